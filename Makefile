@@ -1,0 +1,37 @@
+# Every target makes .venv and installs what it needs; a second run installs nothing.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+
+.PHONY: demo test lint bench docs clean
+
+demo: .venv/.have-all  ## sample a planted mixture, fit it, print what was found
+	$(BIN)/bitmix demo
+
+test: .venv/.have-test  ## the test suite, on all cores
+	$(BIN)/python -m pytest
+
+lint: .venv/.have-test  ## style, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/.have-all  ## time and memory beside scikit-learn's k-means, in one run
+	$(BIN)/python benchmarks/fit.py
+
+docs: .venv/.have-docs  ## the documentation site, warnings are errors
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+clean:
+	rm -rf .venv docs/_build docs/api/generated
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.have-all: EXTRAS = all
+.venv/.have-test: EXTRAS = all,test
+.venv/.have-docs: EXTRAS = all,docs
+.venv/.have-%: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) -e '.[$(EXTRAS)]'
+	@touch $@

@@ -1,0 +1,40 @@
+"""Learn prototypes from wide binary data: mixtures of Bernoulli templates by two-round EM.
+
+After Barbu, Wu & Wu, "Learning Mixtures of Bernoulli Templates by Two-Round EM with Performance
+Guarantee", Electronic Journal of Statistics 8 (2014). Names are loaded when first used, so that
+``import bitmix`` is quick.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bitmix import datasets as datasets
+    from bitmix import errors as errors
+    from bitmix import metrics as metrics
+    from bitmix.estimators import ClassicEM as ClassicEM
+    from bitmix.estimators import TwoRoundEM as TwoRoundEM
+    from bitmix.rows.packed import BitMatrix as BitMatrix
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "BitMatrix": "bitmix.rows.packed",
+    "ClassicEM": "bitmix.estimators",
+    "TwoRoundEM": "bitmix.estimators",
+}
+_MODULES = ("datasets", "errors", "metrics")
+
+__all__ = ["BitMatrix", "ClassicEM", "TwoRoundEM", "__version__", "datasets", "errors", "metrics"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"bitmix.{name}")
+    raise AttributeError(f"module 'bitmix' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

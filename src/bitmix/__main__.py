@@ -1,0 +1,26 @@
+"""``python -m bitmix`` and the ``bitmix`` command."""
+
+import sys
+
+
+def main() -> None:
+    try:
+        import rich  # noqa: F401
+        import typer  # noqa: F401
+    except ModuleNotFoundError as missing:
+        print(
+            f"bitmix: the command line needs {missing.name}: pip install 'bitmix[cli]'",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+    from bitmix.cli import app
+
+    try:
+        app()
+    except (ValueError, OSError) as error:  # ours: rule, value, remedy. Wrong use ends with code 2
+        print(f"bitmix: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Planted mixtures: templates with a known separation, and rows sampled from them."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bitmix import checks
+from bitmix.errors import InputError
+from bitmix.kernels.bits import WORD, Words, pack, words_for
+from bitmix.rows.packed import BitMatrix
+
+_NOISE_BITS = 40  # noise levels are rounded to 2^-40
+_BLOCK_WORDS = 1 << 20
+
+
+def paper_pair(n: int, separation: float) -> NDArray[np.uint8]:
+    """The two templates of the paper's Section 5.1: all zero, and ⌊c·n⌋ ones followed by zeros.
+
+    Examples
+    --------
+    >>> paper_pair(6, 0.5)
+    array([[0, 0, 0, 0, 0, 0],
+           [1, 1, 1, 0, 0, 0]], dtype=uint8)
+    """
+    n = checks.whole(n, "n", least=1)
+    templates = np.zeros((2, n), dtype=np.uint8)
+    templates[1, : _differing(separation, n)] = 1
+    return templates
+
+
+def make_templates(
+    n_components: int, n_features: int, *, separation: float = 0.3, random_state: Any = None
+) -> NDArray[np.uint8]:
+    """Random templates whose closest two differ in exactly ⌊separation·n_features⌋ columns.
+
+    Columns that tell templates apart split them into halves, each time a split that parts the two
+    closest; other columns are common to all. So all distances are nearly equal.
+
+    Parameters
+    ----------
+    n_components : int
+        k, at least 2 unless there is nothing to separate.
+    n_features : int
+        n.
+    separation : float
+        c in the paper, in (0, 1]. No k templates can all be farther apart than about
+        k / (2(k-1)) of the columns.
+    random_state : int, RandomState, Generator or None
+
+    Returns
+    -------
+    array of uint8, shape (n_components, n_features)
+    """
+    k = checks.whole(n_components, "n_components", least=1)
+    n = checks.whole(n_features, "n_features", least=1)
+    rng = np.random.default_rng(checks.seed(random_state))
+    common = rng.integers(2, size=n, dtype=np.uint8)
+    if k == 1:
+        return common[None]
+    splits = _splits(k, _differing(separation, n), n, rng)
+    templates = np.tile(common, (k, 1))
+    templates[:, rng.permutation(n)[: len(splits)]] ^= splits.T
+    return templates
+
+
+def sample_mixture(
+    templates: ArrayLike, weights: ArrayLike, noise: float, m: int, random_state: Any = None
+) -> tuple[BitMatrix, NDArray[np.int64]]:
+    """m rows of the mixture of Section 2.1, straight into packed bits, and the template of each.
+
+    Parameters
+    ----------
+    templates : array-like of 0 and 1, shape (k, n)
+    weights : array-like, shape (k,)
+        Positive, sum 1.
+    noise : float
+        q: the probability that a bit is flipped, in [0, ½].
+    m : int
+        Number of rows.
+    random_state : int, RandomState, Generator or None
+    """
+    words, n = BitMatrix.from_dense(templates).words, np.shape(templates)[1]
+    w = _checked_weights(weights, len(words))
+    q = 0.0 if noise == 0 else checks.between(noise, "noise", 0, 0.5 + 1e-12)
+    m = checks.whole(m, "m", least=1)
+    rng = np.random.default_rng(checks.seed(random_state))
+    labels = rng.choice(len(words), size=m, p=w)
+    rows = words[labels]
+    mask = pack(np.ones((1, n), dtype=np.uint8))
+    step = max(1, _BLOCK_WORDS // rows.shape[1])
+    for start in range(0, m, step):
+        block = rows[start : start + step]
+        block ^= _bernoulli(block.shape, q, rng) & mask
+    return BitMatrix(rows, n), labels
+
+
+def _bernoulli(shape: tuple[int, ...], q: float, rng: np.random.Generator) -> Words:
+    """Words whose bits are independently 1 with probability q.
+
+    Read the binary digits of q from the last to the first: a fair bit OR what is there for a 1,
+    AND for a 0, halves the probability so far and adds ½ for a 1.
+    """
+    digits = round(q * (1 << _NOISE_BITS))
+    out = np.zeros(shape, dtype=WORD)
+    if digits == 0:
+        return out
+    zeros = (digits & -digits).bit_length() - 1  # trailing zeros change nothing
+    for place in range(zeros, _NOISE_BITS):
+        fair = rng.integers(0, 1 << 64, size=shape, dtype=np.uint64)
+        np.bitwise_or(out, fair, out=out) if digits >> place & 1 else np.bitwise_and(out, fair, out=out)
+    return out
+
+
+def _differing(separation: float, n: int) -> int:
+    """⌊c·n⌋, not fooled by 0.29·100 = 28.999…"""
+    c = checks.between(separation, "separation", 0, 1 + 1e-12)
+    d = math.floor(round(c * n, 6))
+    if d < 1:
+        raise InputError(
+            f"separation·n must be at least 1, got {c:g}·{n}: use more columns or a larger separation"
+        )
+    return d
+
+
+def _splits(k: int, d: int, n: int, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Balanced bipartitions of k templates, one a column, until the closest two differ in d."""
+    distance = np.zeros((k, k), dtype=np.int64)
+    np.fill_diagonal(distance, n + 1)
+    splits: list[NDArray[np.uint8]] = []
+    while distance.min() < d:
+        if len(splits) == n:
+            raise InputError(
+                f"{k} templates of {n} columns cannot all differ in {d}: at most about "
+                f"{n * k // (2 * (k - 1))}; use a smaller separation or fewer templates"
+            )
+        side = _balanced_split(distance, rng)
+        distance += side[:, None] != side[None, :]
+        splits.append(side)
+    return np.array(splits, dtype=np.uint8)
+
+
+def _balanced_split(distance: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Two halves: each template joins the half it is farther from, while there is room."""
+    k = len(distance)
+    side = np.full(k, 2, dtype=np.uint8)
+    i, j = divmod(int(distance.argmin()), k)
+    side[i], side[j] = rng.permutation(2)
+    for t in rng.permutation(k):
+        if side[t] != 2:
+            continue
+        room = [np.count_nonzero(side == s) < (k + 1) // 2 for s in (0, 1)]
+        near = [int((distance.max() - distance[t, side == s]).sum()) for s in (0, 1)]
+        side[t] = 0 if room[0] and (not room[1] or near[0] < near[1]) else 1
+    return side
+
+
+def _checked_weights(weights: ArrayLike, k: int) -> NDArray[np.float64]:
+    w = np.asarray(weights, dtype=np.float64)
+    if w.shape != (k,) or not np.all(w >= 0) or abs(w.sum() - 1) > 1e-9:
+        raise InputError(
+            f"weights must be {k} numbers from 0, one a template, with sum 1, got {weights!r}"
+        )
+    return w / w.sum()

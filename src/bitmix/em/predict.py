@@ -1,0 +1,48 @@
+"""The E step row by row: labels, posterior probabilities, log-likelihoods."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bitmix.kernels import backend, fixed
+from bitmix.kernels.bits import Words
+from bitmix.kernels.scores import Scores
+from bitmix.mixture import Floats, Mixture
+from bitmix.rows import Rows
+
+
+def labels(rows: Rows, mixture: Mixture) -> NDArray[np.int64]:
+    """The likeliest component of each row, the lowest index among equals."""
+    return _map(rows, mixture, _labels)
+
+
+def probabilities(rows: Rows, mixture: Mixture) -> Floats:
+    """p_i(x), shape (m, k); every row sums to exactly 1."""
+    return _map(rows, mixture, _probabilities)
+
+
+def log_likelihoods(rows: Rows, mixture: Mixture) -> Floats:
+    """ln Σ_i w_i f_i(x) of each row."""
+    return _map(rows, mixture, _log_likelihoods)
+
+
+def _map(rows: Rows, mixture: Mixture, function: Any) -> NDArray[Any]:
+    return rows.map_rows(
+        partial(function, scores=mixture.scores()), block_cells=mixture.n_components
+    )
+
+
+def _labels(words: Words, *, scores: Scores) -> NDArray[np.int64]:
+    return scores(words).argmax(axis=1)
+
+
+def _probabilities(words: Words, *, scores: Scores) -> Floats:
+    shares, _, _ = backend().posteriors(scores(words), scores.bits, fixed.tables())
+    return shares / float(1 << fixed.SHARE_BITS)
+
+
+def _log_likelihoods(words: Words, *, scores: Scores) -> Floats:
+    _, nats, fraction = backend().posteriors(scores(words), scores.bits, fixed.tables())
+    return nats + fraction / float(1 << fixed.LOG_BITS)

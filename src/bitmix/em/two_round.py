@@ -1,0 +1,37 @@
+"""Algorithm 1: two-round EM, numbered as in the paper."""
+
+import numpy as np
+
+from bitmix.em import prune, seeds
+from bitmix.em.prune import Pruning
+from bitmix.em.classic import iterate
+from bitmix.em.result import FitResult, Round
+from bitmix.em.step import em_step
+from bitmix.rows import Rows
+
+
+def two_round(
+    rows: Rows,
+    k: int,
+    *,
+    n_seeds: int,
+    rounds: int,
+    noise: float | None,
+    pruning: Pruning,
+    rng: np.random.Generator,
+) -> FitResult:
+    """Fit k templates from `n_seeds` (l) random rows; more than two rounds repeat steps 8-9."""
+    # 1-2  l random rows as templates, equal weights, q0 from the closest pair
+    mixture = seeds.pick(rows, n_seeds, rng, noise)
+    # 3-4  first EM step
+    mixture, statistics = em_step(rows, mixture)
+    first = Round.of(mixture, statistics)
+    # 5    starvation: w_i < 1/4l goes
+    alive = prune.survivors(mixture, k)
+    # 6    keep k far apart
+    chosen = alive[prune.farthest_first(mixture.means[alive], k, rng, pruning)]
+    # 7    equal weights, q1 = q0
+    mixture = mixture.kept(chosen)
+    # 8-9  second EM step
+    rest = iterate(rows, mixture, rounds - 1)
+    return FitResult(rest.mixture, (first, *rest.history), rest.converged)

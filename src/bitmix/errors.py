@@ -1,0 +1,25 @@
+"""Errors and warnings of the package. Every text gives the rule, the value that broke it, the remedy."""
+
+
+class InputError(ValueError):
+    """Data or a parameter that breaks a rule."""
+
+
+class FileFormatError(OSError):
+    """A file that is not what it says, is cut short, or is of another version."""
+
+
+class BitmixWarning(UserWarning):
+    """Parent of the package's warnings, so that one filter catches them all."""
+
+
+class FewRowsWarning(BitmixWarning):
+    """Fewer rows than the paper asks for: condition 2 of Theorem 1, m ≥ 8l."""
+
+
+class NoStructureWarning(BitmixWarning):
+    """The closest two seeds differ in half of the columns: rows look like fair coins."""
+
+
+class FewSurvivorsWarning(BitmixWarning):
+    """Fewer than k templates outlived the pruning of step 5."""

@@ -1,0 +1,49 @@
+"""The arithmetic: integers in, integers out, the same bits from either back end.
+
+`reference` is the definition, in NumPy; `compiled` is its numba twin. ``BITMIX_KERNELS`` chooses
+(``reference`` or ``compiled``; by default compiled where numba is installed), ``BITMIX_NUM_THREADS``
+sets how many threads share the blocks. Neither changes a result.
+"""
+
+import importlib.util
+import os
+from functools import cache
+from types import ModuleType
+
+from bitmix.errors import InputError
+
+
+def backend() -> ModuleType:
+    """The module whose `hamming`, `affine`, `posteriors` and `column_sums` are in use."""
+    return _load(os.environ.get("BITMIX_KERNELS", ""))
+
+
+@cache
+def _load(name: str) -> ModuleType:
+    if not name:
+        name = "compiled" if importlib.util.find_spec("numba") else "reference"
+    if name not in ("reference", "compiled"):
+        raise InputError(
+            f"BITMIX_KERNELS must be 'reference' or 'compiled', got {name!r}: "
+            "unset it to let bitmix choose"
+        )
+    return importlib.import_module(f"bitmix.kernels.{name}")
+
+
+def num_threads() -> int:
+    """Threads that share the blocks of a pass: ``BITMIX_NUM_THREADS``, or the cores we may use."""
+    text = os.environ.get("BITMIX_NUM_THREADS", "")
+    if not text:
+        return _cores()
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError(
+            f"BITMIX_NUM_THREADS must be a whole number from 1, got {text!r}: "
+            "unset it to use every core"
+        )
+    return int(text)
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,142 @@
+"""Fixed point: the units, the tables, and the proofs that nothing overflows.
+
+Three units are in use.
+
+* **Scores** ``ln(w_i f_i(x))`` are int64 in units of 2^-F nats, F = `score_bits`.
+* **Shares** (posterior probabilities) are int64 in units of 2^-30: the shares of a row sum to
+  exactly 2^30, so m ≤ 2^31 rows sum to at most 2^61.
+* **Log-likelihoods** are a pair (whole nats, fraction in 2^-32 nats). A row has |whole| < 2^31 for
+  n ≤ 10^6 and fraction < 2^32, so m ≤ 2^31 rows sum to less than 2^63 in either.
+
+``exp`` and ``log`` never come from the platform. Below, an *exp unit* is 2^-31.
+
+*exp(-g), g the gap of a score to the best of its row.* From g = 22 nats on it is 0 (true value
+below 0.6 exp units). Otherwise g is cut to 2^-32 nats (relative error 2^-32) and split into
+a·2^-6 + b·2^-16 + c·2^-32: ``coarse[a] * fine[b]`` then times ``1 - c·2^-32``. Both table entries are
+within ½ of an exp unit, so the product is within 1, rounding it adds ½, the linear factor is off by
+(2^-16)²/2 = ¼ unit, rounding it adds ½, and the cut of g adds ½: **at most 3 exp units in all**.
+
+*Share of component i* among k: floor(2^30·e_i / Σe), the remainder to the best. With every e_i
+within η = 3·2^-31 and Σe ≥ 1, a share other than the best is off by at most k·η + 2^-30, and the
+best by the sum of these, at most (k-1)(2η + 2^-30). So **every share is within k·2^-28**
+(`share_error`), given the integer scores.
+
+*ln of the normaliser* Z = Σe ∈ [1, k]: the leading 32 bits of Z (relative error 2^-31), a table of
+ln(1 + t/1024), and three terms of ln(1+u), u < 2^-10 (left out: u⁴/4 < 2^-41; five roundings of
+2^-32). With the error (k-1)η of Z itself, **a row's log-likelihood is within (k+1)·2^-29**
+(`likelihood_error`), given the integer scores.
+"""
+
+from decimal import Decimal, localcontext
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+SHARE_BITS = 30
+EXP_BITS = 31
+LOG_BITS = 32
+CUT_NATS = 22
+MAX_SCORE_BITS = 42
+MAX_COMPONENTS = 2**21
+MAX_ROWS = 2**31
+
+_WORK = 128  # fraction bits while making tables; entries are checked against `decimal` in the tests
+
+
+class Tables(NamedTuple):
+    """Integer tables of exp and ln, passed to the kernels."""
+
+    coarse: Ints
+    """round(2^31·exp(-a/64)), a = 0 … 22·64 - 1."""
+    fine: Ints
+    """round(2^31·exp(-b/65536)), b = 0 … 1023."""
+    logs: Ints
+    """round(2^32·ln(1 + t/1024)), t = 0 … 1023."""
+
+
+@cache
+def tables() -> Tables:
+    """The tables, made once in big integers of 128 fraction bits."""
+    return Tables(_powers(64, CUT_NATS * 64), _powers(65536, 1024), _logs())
+
+
+def _powers(steps_per_nat: int, count: int) -> Ints:
+    with localcontext() as context:
+        context.prec = 60
+        step = int((Decimal(-1) / steps_per_nat).exp() * (1 << _WORK))
+    value, entries = 1 << _WORK, []
+    for _ in range(count):
+        entries.append(_round_shift(value, _WORK - EXP_BITS))
+        value = _round_shift(value * step, _WORK)
+    return np.array(entries, dtype=np.int64)
+
+
+def _logs() -> Ints:
+    value, entries = 0, []
+    for t in range(1024):
+        entries.append(_round_shift(value, _WORK - LOG_BITS))
+        value += _log_step(1024 + t)
+    return np.array(entries, dtype=np.int64)
+
+
+def _log_step(t: int) -> int:
+    """ln((t+1)/t) = 2·artanh(1/(2t+1)), by its series."""
+    odd = 2 * t + 1
+    power, total, j = (2 << _WORK) // odd, 0, 1
+    while power:
+        total += power // j
+        power //= odd * odd
+        j += 2
+    return total
+
+
+def _round_shift(value: int, bits: int) -> int:
+    return (value + (1 << (bits - 1))) >> bits
+
+
+@cache
+def ln2_48() -> int:
+    """ln 2 in units of 2^-48."""
+    return int(round(ln(2.0) * (1 << 48)))
+
+
+def ln(x: float | Decimal) -> Decimal:
+    """Natural logarithm to 50 digits, the same on every platform."""
+    with localcontext() as context:
+        context.prec = 50
+        return Decimal(x).ln()
+
+
+def to_units(value: Decimal, bits: int) -> int:
+    """The nearest whole number of units of 2^-bits."""
+    with localcontext() as context:
+        context.prec = 50
+        return int((value * (1 << bits)).to_integral_value())
+
+
+def score_bits(bound_nats: int) -> int:
+    """F, the most fraction bits for which scores up to `bound_nats` stay below 2^61.
+
+    Then a gap between two scores stays below 2^62. F is also at most 42, so that ln((1-q)/q)·2^F,
+    at most 745·2^42 for any float q, stays below 2^53 and is exact as a float.
+    """
+    return min(MAX_SCORE_BITS, 61 - bound_nats.bit_length())
+
+
+def score_error(n_columns: int, bits: int) -> float:
+    """Largest error of an integer score in nats: (n+1)·2^(1-F); see `Mixture.scores`."""
+    return float((n_columns + 1) * 2.0 ** (1 - bits))
+
+
+def share_error(n_components: int) -> float:
+    """Largest error of a share, given the integer scores: k·2^-28."""
+    return float(n_components * 2.0**-28)
+
+
+def likelihood_error(n_components: int) -> float:
+    """Largest error of a row's log-likelihood in nats, given the integer scores: (k+1)·2^-29."""
+    return float((n_components + 1) * 2.0**-29)

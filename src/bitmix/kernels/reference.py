@@ -1,0 +1,92 @@
+"""The definition of every kernel, in plain NumPy. Also the fallback where numba is missing."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bitmix.kernels.bits import Words, unpack
+from bitmix.kernels.fixed import CUT_NATS, EXP_BITS, LOG_BITS, SHARE_BITS, Ints, Tables, ln2_48
+
+_TILE = 64  # columns expanded at a time: one word, so that a block of bits is never expanded whole
+
+
+def hamming(words: Words, templates: Words) -> Ints:
+    """Distances between rows and binary templates, shape (rows, templates)."""
+    out = np.empty((len(words), len(templates)), dtype=np.int64)
+    for i, template in enumerate(templates):
+        out[:, i] = np.bitwise_count(words ^ template).sum(axis=1, dtype=np.int64)
+    return out
+
+
+def affine(words: Words, const: Ints, coef: Ints) -> Ints:
+    """const_i + Σ_s x_s·coef_is, shape (rows, components)."""
+    out = np.tile(const, (len(words), 1))
+    for start, bits in _tiles(words, coef.shape[1]):
+        out += bits @ coef[:, start : start + bits.shape[1]].T
+    return out
+
+
+def column_sums(words: Words, shares: Ints, n_columns: int) -> Ints:
+    """Σ_x share_i(x)·x_s, shape (components, columns)."""
+    out = np.empty((shares.shape[1], n_columns), dtype=np.int64)
+    for start, bits in _tiles(words, n_columns):
+        out[:, start : start + bits.shape[1]] = shares.T @ bits
+    return out
+
+
+def posteriors(scores: Ints, bits: int, tables: Tables) -> tuple[Ints, Ints, Ints]:
+    """Shares (rows, components), and each row's log-likelihood as whole nats and 2^-32 fraction.
+
+    A row's shares sum to 2^30 exactly; the best component (lowest index among equals) takes what
+    integer division leaves over.
+    """
+    rows = np.arange(len(scores))
+    best = scores.argmax(axis=1)
+    top = scores[rows, best]
+    gap = top[:, None] - scores
+    alive = gap < (CUT_NATS << bits)
+    e = np.where(alive, _exp(_rescale(np.where(alive, gap, 0), bits), tables), 0)
+    total = e.sum(axis=1)
+
+    shares = (e << SHARE_BITS) // total[:, None]
+    shares[rows, best] = 0
+    shares[rows, best] = (1 << SHARE_BITS) - shares.sum(axis=1)
+
+    whole = top >> bits
+    fraction = _rescale(top - (whole << bits), bits) + _log(total, tables)
+    return shares, whole + (fraction >> LOG_BITS), fraction & ((1 << LOG_BITS) - 1)
+
+
+def _tiles(words: Words, n_columns: int) -> Iterator[tuple[int, Ints]]:
+    for start in range(0, n_columns, _TILE):
+        width = min(_TILE, n_columns - start)
+        word = words[:, start // 64 : start // 64 + 1]
+        yield start, unpack(word, width).astype(np.int64)
+
+
+def _rescale(nats: Ints, bits: int) -> Ints:
+    """From units of 2^-bits to units of 2^-32, cutting what is finer."""
+    shift = bits - LOG_BITS
+    return nats >> shift if shift >= 0 else nats << -shift
+
+
+def _exp(gap: Ints, tables: Tables) -> Ints:
+    """exp(-gap) in units of 2^-31, gap in units of 2^-32 nats and below the cut."""
+    e = tables.coarse[gap >> 26] * tables.fine[(gap >> 16) & 1023]
+    e = (e + (1 << (EXP_BITS - 1))) >> EXP_BITS
+    return e - ((e * (gap & 0xFFFF) + (1 << (LOG_BITS - 1))) >> LOG_BITS)
+
+
+def _log(total: Ints, tables: Tables) -> Ints:
+    """ln(total·2^-31) in units of 2^-32 nats, for total ≥ 2^31."""
+    octave = np.searchsorted(_POWERS, total, side="right") - 1
+    lead = total >> octave
+    t = (lead >> 21) & 1023
+    edge = (t + 1024) << 21
+    u = ((lead - edge) << LOG_BITS) // edge
+    u2 = (u * u) >> LOG_BITS
+    u3 = (u2 * u) >> LOG_BITS
+    return ((octave * ln2_48()) >> 16) + tables.logs[t] + u - (u2 >> 1) + u3 // 3
+
+
+_POWERS = 1 << np.arange(EXP_BITS, 62, dtype=np.int64)

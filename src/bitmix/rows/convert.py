@@ -1,0 +1,133 @@
+"""Arrays, sparse matrices and tables to packed words, a block of rows at a time."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bitmix.errors import InputError
+from bitmix.kernels.bits import WORD, Words, pack, words_for
+
+Block = Callable[[int, int], NDArray[Any]]
+"""Rows start … stop of the source, dense."""
+
+_BLOCK_CELLS = 1 << 22
+
+
+def to_words(X: Any, binarize: float | None = None) -> tuple[Words, int]:
+    """Packed rows and the number of columns; values are checked on the way."""
+    (m, n), block, names = _source(X)
+    words = np.empty((m, words_for(n)), dtype=WORD)
+    for start, stop in _spans(m, n):
+        dense = _numeric(block(start, stop), start, names)
+        words[start:stop] = pack(_bits(dense, start, names, binarize))
+    return words, n
+
+
+def _source(X: Any) -> tuple[tuple[int, int], Block, Any]:
+    """Shape, a reader of dense row blocks, and column names where the source has them."""
+    names = getattr(X, "columns", None)
+    if hasattr(X, "iloc"):  # pandas
+        block: Block = lambda a, b: X.iloc[a:b].to_numpy()  # noqa: E731
+    elif hasattr(X, "slice") and hasattr(X, "shape"):  # polars, pyarrow
+        names = getattr(X, "column_names", names)
+        block = lambda a, b: np.asarray(X.slice(a, b - a))  # noqa: E731
+    elif hasattr(X, "tocsr"):  # scipy sparse
+        names, X = None, X.tocsr()
+        block = lambda a, b: X[a:b].toarray()  # noqa: E731
+    else:
+        names, X = None, _as_array(X)
+        block = lambda a, b: X[a:b]  # noqa: E731
+    return _checked_shape(X.shape), block, names
+
+
+def _as_array(X: Any) -> NDArray[Any]:
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise InputError(f"X must be a table of rows of equal length: {error}") from None
+    if array.dtype.kind in "USV":
+        raise InputError(f"X must hold numbers 0 and 1, got text of type {array.dtype}")
+    return array
+
+
+def _checked_shape(shape: tuple[int, ...]) -> tuple[int, int]:
+    if len(shape) != 2:
+        raise InputError(
+            f"Expected 2D array, got {len(shape)}D array instead. Reshape your data: "
+            "X.reshape(1, -1) if it is one row, X.reshape(-1, 1) if it is one column"
+        )
+    m, n = shape
+    if m == 0:
+        raise InputError(f"Found array with 0 sample(s) (shape={shape}): at least one row is needed")
+    if n == 0:
+        raise InputError(
+            f"Found array with 0 feature(s) (shape={shape}) while a minimum of 1 is required."
+        )
+    return m, n
+
+
+def _spans(m: int, n: int) -> Iterator[tuple[int, int]]:
+    step = max(1, _BLOCK_CELLS // n)
+    return ((start, min(start + step, m)) for start in range(0, m, step))
+
+
+def _numeric(block: NDArray[Any], start: int, names: Any) -> NDArray[Any]:
+    """Object columns (mixed or nullable) as floats; a cell that is no number is named."""
+    if block.dtype.kind == "c":
+        raise InputError("Complex data not supported: X must hold 0 and 1")
+    if block.dtype.kind in "biuf":
+        return block
+    try:
+        return block.astype(np.float64)
+    except (TypeError, ValueError):
+        row, column = next(cell for cell in np.ndindex(block.shape) if not _is_number(block[cell]))
+        value = block[row, column]
+        if isinstance(value, dict | list | tuple | set):
+            raise TypeError(
+                f"argument must be a string or a number, got {type(value).__name__} "
+                f"at {_place(start + row, column, names)}"
+            ) from None
+        raise InputError(
+            f"X must hold 0 and 1, got {value!r} at {_place(start + row, column, names)}: "
+            "drop columns that are not features, encode text, and fill missing cells"
+        ) from None
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _bits(
+    block: NDArray[Any], start: int, names: Any, binarize: float | None
+) -> NDArray[np.bool_]:
+    if block.dtype.kind == "b":
+        return block
+    if block.dtype.kind == "f" and not np.isfinite(block).all():
+        row, column = np.argwhere(~np.isfinite(block))[0]
+        value = "NaN" if np.isnan(block[row, column]) else "infinity"
+        raise InputError(
+            f"X contains {value} at {_place(start + row, column, names)}, but must hold 0 and 1: "
+            "fill or drop missing cells first"
+        )
+    if binarize is not None:
+        return block > binarize
+    bits = block == 1
+    wrong = ~bits & (block != 0)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise InputError(
+            f"X must hold 0 and 1, got {block[row, column]!s} at "
+            f"{_place(start + row, column, names)}: set binarize=t to read values above t as 1"
+        )
+    return bits
+
+
+def _place(row: int, column: int, names: Any) -> str:
+    name = "" if names is None else f" ({names[column]!r})"
+    return f"row {row}, column {column}{name}"

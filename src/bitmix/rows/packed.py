@@ -1,0 +1,214 @@
+"""BitMatrix: rows of bits, 64 columns a word, in memory or memory-mapped."""
+
+import operator
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from bitmix.errors import InputError
+from bitmix.kernels import num_threads
+from bitmix.kernels.bits import WORD, Words, padding_is_zero, unpack, words_for
+from bitmix.rows import bitfile
+from bitmix.rows.convert import to_words
+from bitmix.rows.protocol import A
+
+_MIN_BLOCK_ROWS = 256
+
+
+class BitMatrix:
+    """A matrix of bits: m rows of n columns, packed into 64-bit words.
+
+    Column s of a row is bit ``s % 64`` of its word ``s // 64``; bits past the last column are zero.
+
+    Parameters
+    ----------
+    words : array of uint64, shape (m, ceil(n / 64))
+        Packed rows. Use `from_dense` for anything that is not packed yet.
+    n_columns : int
+        n, the number of bits in a row.
+
+    Examples
+    --------
+    >>> from bitmix import BitMatrix
+    >>> X = BitMatrix.from_dense([[0, 1, 1], [1, 0, 0]])
+    >>> X.shape, X.nbytes, X.density
+    ((2, 3), 16, 0.5)
+    >>> X[1:].to_dense()
+    array([[1, 0, 0]], dtype=uint8)
+    """
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, words: Words, n_columns: int) -> None:
+        words = np.asarray(words)
+        n_columns = operator.index(n_columns)
+        if n_columns < 1:
+            raise InputError(f"n_columns must be at least 1, got {n_columns}")
+        if words.ndim != 2 or words.dtype != WORD or words.shape[1] != words_for(n_columns):
+            raise InputError(
+                f"words must be uint64 of shape (rows, {words_for(n_columns)}) for {n_columns} "
+                f"columns, got {words.dtype} of shape {words.shape}: use BitMatrix.from_dense to pack"
+            )
+        if not padding_is_zero(words, n_columns):
+            raise InputError(
+                f"bits past column {n_columns - 1} must be zero: mask the last word of each row"
+            )
+        self._words = words
+        self._n_columns = n_columns
+
+    @classmethod
+    def _trusted(cls, words: Words, n_columns: int) -> Self:
+        """Without the checks, which read every row: for words that were checked or made here."""
+        self = cls.__new__(cls)
+        self._words, self._n_columns = words, n_columns
+        return self
+
+    @classmethod
+    def from_dense(cls, X: Any, *, binarize: float | None = None) -> Self:
+        """Pack an array, sparse matrix or table of 0 and 1, a block of rows at a time.
+
+        Parameters
+        ----------
+        X : array-like, scipy sparse matrix, pandas / polars / pyarrow table, or BitMatrix
+            Any other value than 0 and 1 is an error that names its place.
+        binarize : float, optional
+            Read values above this threshold as 1 instead.
+        """
+        if isinstance(X, BitMatrix):
+            return cls._trusted(X._words, X._n_columns)
+        return cls._trusted(*to_words(X, binarize))
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, mmap: bool = True) -> Self:
+        """Open a file written by `save`: memory-mapped, or read whole with ``mmap=False``."""
+        return cls._trusted(*bitfile.read(path, mmap=mmap))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one self-describing file; it appears whole or not at all."""
+        bitfile.write(path, self._words, self._n_columns)
+
+    @property
+    def words(self) -> Words:
+        """The packed rows, shape (m, ceil(n / 64))."""
+        return self._words
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self._words), self._n_columns
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._words.nbytes)
+
+    @property
+    def density(self) -> float:
+        """Share of bits that are 1."""
+        m, n = self.shape
+        ones = sum(int(np.bitwise_count(words).sum(dtype=np.int64)) for words in self._blocks(4096))
+        return ones / (m * n) if m else 0.0
+
+    def to_dense(self, dtype: DTypeLike = np.uint8) -> NDArray[Any]:
+        """The bits as an array of 0 and 1."""
+        return unpack(self._words, self._n_columns).astype(dtype, copy=False)
+
+    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("a BitMatrix cannot become an array without a copy")
+        return self.to_dense(np.uint8 if dtype is None else dtype)
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+    def __getitem__(self, rows: Any) -> Any:
+        """A row as bits, or several rows (slice, indices or mask) as a BitMatrix."""
+        if isinstance(rows, tuple):
+            raise IndexError(
+                "a BitMatrix is indexed by rows only: use X.to_dense()[rows, columns] for a part"
+            )
+        if isinstance(rows, int | np.integer):
+            return unpack(self._words[rows][None], self._n_columns)[0]
+        return self._trusted(self._words[rows], self._n_columns)
+
+    def __iter__(self) -> Iterator[NDArray[np.uint8]]:
+        return (self[i] for i in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BitMatrix):
+            return NotImplemented
+        return self.shape == other.shape and np.array_equal(self._words, other._words)
+
+    def __repr__(self) -> str:
+        m, n = self.shape
+        return f"BitMatrix({m:,} rows × {n:,} columns, {self.nbytes:,} bytes)"
+
+    def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
+        """The packed rows with these numbers."""
+        return np.ascontiguousarray(self._words[np.asarray(indices, dtype=np.intp)])
+
+    def map_reduce(
+        self, function: Callable[[Words], A], *, block_cells: int = 1, workers: int = 1 << 16
+    ) -> A:
+        """The sum of `function` over blocks of rows, shared among threads.
+
+        `function` makes about `block_cells` values a row and may run in `workers` threads at once.
+        Its results must add to the same value in any order, as integers do.
+        """
+        threads = min(num_threads(), workers)
+        blocks = self._blocks(self._block_rows(block_cells, threads))
+        partial = _fold_in_threads(function, blocks, threads)
+        return reduce(operator.add, partial)
+
+    def map_rows(
+        self, function: Callable[[Words], NDArray[Any]], *, block_cells: int = 1
+    ) -> NDArray[Any]:
+        """What `function` gives for each block of rows, one after the other."""
+        threads = num_threads()
+        blocks = self._blocks(self._block_rows(block_cells, threads))
+        with ThreadPoolExecutor(threads) as pool:
+            try:
+                return np.concatenate(list(pool.map(function, blocks)))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def _block_rows(self, block_cells: int, threads: int) -> int:
+        """Rows a block: about 4 MB of int64 results, yet something to do for every thread."""
+        fair = -(-len(self) // (2 * threads))
+        return max(_MIN_BLOCK_ROWS, min(fair, (1 << 19) // block_cells))
+
+    def _blocks(self, rows: int) -> Iterator[Words]:
+        return (self._words[start : start + rows] for start in range(0, len(self), rows))
+
+
+def _fold_in_threads(
+    function: Callable[[Words], A], blocks: Iterator[Words], threads: int
+) -> list[A]:
+    """One partial sum a thread; an error or Ctrl-C stops the others at their next block."""
+    lock, stop = threading.Lock(), threading.Event()
+
+    def next_block() -> Words | None:
+        with lock:
+            return None if stop.is_set() else next(blocks, None)
+
+    def fold() -> list[A]:
+        total: list[A] = []
+        while (block := next_block()) is not None:
+            value = function(block)
+            total = [total[0] + value] if total else [value]
+        return total
+
+    if threads == 1:
+        return fold()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            futures = [pool.submit(fold) for _ in range(threads)]
+            return [part for future in futures for part in future.result()]
+        except BaseException:
+            stop.set()
+            raise
