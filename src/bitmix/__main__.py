@@ -1,6 +1,7 @@
 """``python -m bitmix`` and the ``bitmix`` command."""
 
 import sys
+import warnings
 
 
 def main() -> None:
@@ -15,11 +16,16 @@ def main() -> None:
         sys.exit(2)
     from bitmix.cli import app
 
+    warnings.showwarning = _note
     try:
         app()
     except (ValueError, OSError) as error:  # ours: rule, value, remedy. Wrong use ends with code 2
         print(f"bitmix: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def _note(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"bitmix: note: {message}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bitmix.errors import InputError
+from bitmix.kernels.fixed import MAX_COMPONENTS, MAX_ROWS
 
 T = TypeVar("T")
 
@@ -39,8 +40,13 @@ def between(value: Any, name: str, low: float, high: float) -> float:
 
 
 def components(value: Any, m: int) -> int:
-    """k, at most one template a row."""
+    """k, at most one template a row, and no more rows than the integer sums have room for."""
     k = whole(value, "n_components", least=1)
+    if m > MAX_ROWS or k > MAX_COMPONENTS:
+        raise InputError(
+            f"at most {MAX_ROWS:,} rows and {MAX_COMPONENTS:,} components fit the integer sums, "
+            f"got {m:,} and {k:,}"
+        )
     if k > m:
         raise InputError(
             f"n_components must be at most the number of rows, n_samples={m}, got {k}: "

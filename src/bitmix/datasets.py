@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bitmix import checks
 from bitmix.errors import InputError
-from bitmix.kernels.bits import WORD, Words, pack, words_for
+from bitmix.kernels.bits import WORD, Words, pack
 from bitmix.rows.packed import BitMatrix
 
 _NOISE_BITS = 40  # noise levels are rounded to 2^-40
@@ -109,7 +109,9 @@ def _bernoulli(shape: tuple[int, ...], q: float, rng: np.random.Generator) -> Wo
     zeros = (digits & -digits).bit_length() - 1  # trailing zeros change nothing
     for place in range(zeros, _NOISE_BITS):
         fair = rng.integers(0, 1 << 64, size=shape, dtype=np.uint64)
-        np.bitwise_or(out, fair, out=out) if digits >> place & 1 else np.bitwise_and(out, fair, out=out)
+        np.bitwise_or(out, fair, out=out) if digits >> place & 1 else np.bitwise_and(
+            out, fair, out=out
+        )
     return out
 
 
@@ -119,7 +121,8 @@ def _differing(separation: float, n: int) -> int:
     d = math.floor(round(c * n, 6))
     if d < 1:
         raise InputError(
-            f"separation·n must be at least 1, got {c:g}·{n}: use more columns or a larger separation"
+            f"separation·n must be at least 1, got {c:g}·{n}: use more columns or a "
+            "larger separation"
         )
     return d
 
@@ -132,13 +135,18 @@ def _splits(k: int, d: int, n: int, rng: np.random.Generator) -> NDArray[np.uint
     while distance.min() < d:
         if len(splits) == n:
             raise InputError(
-                f"{k} templates of {n} columns cannot all differ in {d}: at most about "
-                f"{n * k // (2 * (k - 1))}; use a smaller separation or fewer templates"
+                f"found no {k} templates of {n} columns that all differ in {d}: no more than "
+                f"{_most_apart(k, n)} is possible; use a smaller separation or fewer templates"
             )
         side = _balanced_split(distance, rng)
         distance += side[:, None] != side[None, :]
         splits.append(side)
     return np.array(splits, dtype=np.uint8)
+
+
+def _most_apart(k: int, n: int) -> int:
+    """Plotkin's bound: a column parts at most ⌊k/2⌋·⌈k/2⌉ of the k(k-1)/2 pairs."""
+    return n * (k // 2) * ((k + 1) // 2) * 2 // (k * (k - 1))
 
 
 def _balanced_split(distance: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.uint8]:
@@ -162,4 +170,5 @@ def _checked_weights(weights: ArrayLike, k: int) -> NDArray[np.float64]:
         raise InputError(
             f"weights must be {k} numbers from 0, one a template, with sum 1, got {weights!r}"
         )
-    return w / w.sum()
+    total: NDArray[np.float64] = w / w.sum()
+    return total

@@ -52,7 +52,9 @@ class Demo:
 
 def letters() -> NDArray[np.uint8]:
     """The five templates, 16×10 bits each: every stroke is doubled in both directions."""
-    small = np.array([[list(line) for line in _STROKES[c].split()] for c in LETTERS], dtype=np.uint8)
+    small = np.array(
+        [[list(line) for line in _STROKES[c].split()] for c in LETTERS], dtype=np.uint8
+    )
     return small.repeat(2, axis=1).repeat(2, axis=2).reshape(len(LETTERS), HEIGHT * WIDTH)
 
 
@@ -94,11 +96,11 @@ def _table(demo: Demo) -> Table:
     table.add_column(style="bold", vertical="middle", no_wrap=True)
     for _ in LETTERS:
         table.add_column(no_wrap=True)
-    first = [int(np.flatnonzero(demo.labels == i)[0]) for i in range(len(LETTERS))]
+    samples = [demo.rows[demo.labels == i] for i in range(len(LETTERS))]
     found = demo.model.templates_[demo.match]
     weights = demo.model.weights_[demo.match]
-    table.add_row("a row", *(Text(_picture(demo.rows[i]), style="dim") for i in first))
-    table.add_row("found", *(Text(_picture(bits), style="green") for bits in found))
+    table.add_row("a row", *(Text(_picture(X[0]) if len(X) else "", "dim") for X in samples))
+    table.add_row("found", *(Text(_picture(bits), "green") for bits in found))
     table.add_row("weight", *(f"{w:.2f} → {v:.2f}" for w, v in zip(WEIGHTS, weights, strict=True)))
     table.add_row("wrong", *(f"{wrong} bits" for wrong in demo.wrong_bits))
     return table
@@ -107,4 +109,6 @@ def _table(demo: Demo) -> Table:
 def _picture(bits: NDArray[np.uint8]) -> str:
     """Two rows of bits a line of text."""
     grid = bits.reshape(HEIGHT // 2, 2, WIDTH)
-    return "\n".join("".join(" ▄▀█"[2 * a + b] for a, b in zip(*pair, strict=True)) for pair in grid)
+    return "\n".join(
+        "".join(" ▄▀█"[2 * a + b] for a, b in zip(*pair, strict=True)) for pair in grid
+    )

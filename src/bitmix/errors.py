@@ -1,4 +1,4 @@
-"""Errors and warnings of the package. Every text gives the rule, the value that broke it, the remedy."""
+"""Errors and warnings of the package: each gives the rule, the value that broke it, the remedy."""
 
 
 class InputError(ValueError):

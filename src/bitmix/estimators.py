@@ -36,8 +36,9 @@ class _TemplateEstimator(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc
     templates_: NDArray[np.uint8]
     history_: tuple[Round, ...]
     seed_: int
+    feature_names_in_: NDArray[np.object_]
 
-    _fitted_numbers = ("noise_", "seed_", "n_features_in_")
+    _fitted_numbers: tuple[str, ...] = ("noise_", "seed_", "n_features_in_")
 
     def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int64]:
         """Fit, then the labels of the same rows: equals ``fit(X).predict(X)``."""
@@ -70,7 +71,7 @@ class _TemplateEstimator(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc
     def bic(self, X: Any) -> float:
         """-2·ln L + p·ln m with binary templates; lower is better.
 
-        p counts every template bit (k·n), k-1 free weights, and the noise level unless it was given.
+        p counts every template bit (k·n), k-1 free weights, and the noise level unless given.
         """
         rows = self._rows(X)
         return -2 * self._rounded_likelihood(rows) + self._n_parameters * math.log(rows.shape[0])
@@ -180,7 +181,7 @@ class TwoRoundEM(_TemplateEstimator):
     rounds : int, default=2
         EM steps in all, at least 2. 10 is the paper's ten-round version.
     n_seeds : int, optional
-        l in the paper. By default ⌈(4/w_min)·ln(2/(δ·w_min))⌉, but fewer than a quarter of the rows.
+        l in the paper. By default ⌈(4/w_min)·ln(2/(δ·w_min))⌉, but under a quarter of the rows.
     min_weight : float, optional
         w_min in the paper: the least weight a template may have. By default 1/k.
     delta : float, default=0.1
@@ -316,8 +317,10 @@ class ClassicEM(_TemplateEstimator):
     --------
     >>> from bitmix import ClassicEM
     >>> from bitmix.datasets import paper_pair, sample_mixture
-    >>> X, labels = sample_mixture(paper_pair(200, 0.5), [0.5, 0.5], noise=0.05, m=100, random_state=0)
-    >>> ClassicEM(2, noise=0.05, n_init=5, random_state=0).fit(X).templates_.sum(axis=1).tolist()
+    >>> pair = paper_pair(200, 0.5)
+    >>> X, labels = sample_mixture(pair, [0.5, 0.5], noise=0.05, m=100, random_state=0)
+    >>> model = ClassicEM(2, noise=0.05, n_init=5, random_state=0).fit(X)
+    >>> sorted(model.templates_.sum(axis=1).tolist())
     [0, 100]
     """
 

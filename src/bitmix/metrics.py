@@ -66,7 +66,9 @@ def excess_error(
         raise InputError(f"means and truth must have one shape, got {T.shape} and {P.shape}")
     distances = np.array([[np.abs(t - p).sum() for t in T] for p in P])
     true, found = linear_sum_assignment(distances)
-    return distances[true, found] - np.abs(_cluster_means(X, labels, len(P)) - P).sum(axis=1)
+    oracle = np.abs(_cluster_means(X, labels, len(P)) - P).sum(axis=1)
+    excess: NDArray[np.float64] = distances[true, found] - oracle
+    return excess
 
 
 def _contingency(y_true: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]:

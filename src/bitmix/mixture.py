@@ -90,7 +90,8 @@ class Mixture:
         With Λ = round(λ·2^F) and A_s = round(T_s·Λ), a column adds A_s to the distance if x_s = 0
         and Λ - A_s where x_s = 1: both in [0, Λ], both within 9/8 of a unit of their true value
         (½ from Λ, ½ from A_s, and T_s·Λ < 2^53 in float adds less than 1/8). The
-        two constants are within ½ each. So a score is within (n+1)·2^(1-F) nats of its true value, `fixed.score_error`.
+        two constants are within ½ each. So a score is within (n+1)·2^(1-F) nats of its true value,
+        `fixed.score_error`.
 
         |score| ≤ n·(2λ + ln 2) + 64 + 23 nats, weights being at least 2^-62 or exactly 0; F is
         chosen from that bound. A component of weight 0 is put a full range below the others, so
@@ -111,8 +112,11 @@ class Mixture:
         """ln w_i + n·ln(1-q) in units of 2^-bits."""
         n = self.n_features
         at_template = fixed.to_units(n * fixed.ln(1 - Decimal(self.noise)), bits)
-        log_weights = {w: fixed.to_units(fixed.ln(w), bits) for w in set(self.weights.tolist()) if w}
+        log_weights = {
+            w: fixed.to_units(fixed.ln(w), bits) for w in set(self.weights.tolist()) if w
+        }
         lowest = min(log_weights.values()) - n * step - ((fixed.CUT_NATS + 1) << bits)
         return np.array(
-            [at_template + log_weights.get(w, lowest) for w in self.weights.tolist()], dtype=np.int64
+            [at_template + log_weights.get(w, lowest) for w in self.weights.tolist()],
+            dtype=np.int64,
         )

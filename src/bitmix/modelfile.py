@@ -21,7 +21,8 @@ def write(
     """Write a model; the file appears whole or not at all."""
     text = json.dumps({"format": "bitmix-model", "version": VERSION, **header})
     with atomic_write(path) as file:
-        np.savez(file, header=np.frombuffer(text.encode(), dtype=np.uint8), **arrays)
+        members: dict[str, Any] = {"header": np.frombuffer(text.encode(), dtype=np.uint8), **arrays}
+        np.savez(file, **members)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -40,7 +41,8 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
             raise
         except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise FileFormatError(
-                f"{path} is not a bitmix model or is damaged ({error}): models hold plain arrays only"
+                f"{path} is not a bitmix model or is damaged ({error}): models hold plain arrays "
+                "only; write one with model.save(path)"
             ) from None
 
 

@@ -1,4 +1,4 @@
-"""The original EM the paper compares with: EM steps from k given templates, the noise level fixed."""
+"""The original EM the paper compares with: EM steps from k templates, the noise level fixed."""
 
 from bitmix.em.result import FitResult, Round
 from bitmix.em.step import em_step

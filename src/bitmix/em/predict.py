@@ -35,14 +35,17 @@ def _map(rows: Rows, mixture: Mixture, function: Any) -> NDArray[Any]:
 
 
 def _labels(words: Words, *, scores: Scores) -> NDArray[np.int64]:
-    return scores(words).argmax(axis=1)
+    best: NDArray[np.int64] = scores(words).argmax(axis=1)
+    return best
 
 
 def _probabilities(words: Words, *, scores: Scores) -> Floats:
     shares, _, _ = backend().posteriors(scores(words), scores.bits, fixed.tables())
-    return shares / float(1 << fixed.SHARE_BITS)
+    p: Floats = shares / float(1 << fixed.SHARE_BITS)
+    return p
 
 
 def _log_likelihoods(words: Words, *, scores: Scores) -> Floats:
     _, nats, fraction = backend().posteriors(scores(words), scores.bits, fixed.tables())
-    return nats + fraction / float(1 << fixed.LOG_BITS)
+    total: Floats = nats + fraction / float(1 << fixed.LOG_BITS)
+    return total

@@ -69,7 +69,7 @@ class _L1:
 
 
 class _ExpectedHamming:
-    """Σ_s S_s(1-T_s) + T_s(1-S_s): the mean distance between a row of one and a row of the other."""
+    """Σ_s S_s(1-T_s) + T_s(1-S_s): the mean distance between rows of the one and of the other."""
 
     def __init__(self, means: Floats) -> None:
         bits = min(30, (61 - math.ceil(math.log2(means.shape[1] + 1))) // 2)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from bitmix.em import prune, seeds
-from bitmix.em.prune import Pruning
 from bitmix.em.classic import iterate
+from bitmix.em.prune import Pruning
 from bitmix.em.result import FitResult, Round
 from bitmix.em.step import em_step
 from bitmix.rows import Rows

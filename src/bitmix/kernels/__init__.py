@@ -1,25 +1,39 @@
 """The arithmetic: integers in, integers out, the same bits from either back end.
 
 `reference` is the definition, in NumPy; `compiled` is its numba twin. ``BITMIX_KERNELS`` chooses
-(``reference`` or ``compiled``; by default compiled where numba is installed), ``BITMIX_NUM_THREADS``
-sets how many threads share the blocks. Neither changes a result.
+(``reference`` or ``compiled``; by default compiled where numba is installed) and
+``BITMIX_NUM_THREADS`` sets how many threads share the blocks. Neither changes a result.
 """
 
 import importlib.util
 import os
 from functools import cache
-from types import ModuleType
+from typing import Protocol, cast
 
 from bitmix.errors import InputError
+from bitmix.kernels.bits import Words
+from bitmix.kernels.fixed import Ints, Tables
 
 
-def backend() -> ModuleType:
-    """The module whose `hamming`, `affine`, `posteriors` and `column_sums` are in use."""
+class Kernels(Protocol):
+    """What either back end offers; `reference` says what each one means."""
+
+    def hamming(self, words: Words, templates: Words) -> Ints: ...
+
+    def affine(self, words: Words, const: Ints, coef: Ints) -> Ints: ...
+
+    def posteriors(self, scores: Ints, bits: int, tables: Tables) -> tuple[Ints, Ints, Ints]: ...
+
+    def column_sums(self, words: Words, shares: Ints, n_columns: int) -> Ints: ...
+
+
+def backend() -> Kernels:
+    """The back end in use."""
     return _load(os.environ.get("BITMIX_KERNELS", ""))
 
 
 @cache
-def _load(name: str) -> ModuleType:
+def _load(name: str) -> Kernels:
     if not name:
         name = "compiled" if importlib.util.find_spec("numba") else "reference"
     if name not in ("reference", "compiled"):
@@ -27,7 +41,7 @@ def _load(name: str) -> ModuleType:
             f"BITMIX_KERNELS must be 'reference' or 'compiled', got {name!r}: "
             "unset it to let bitmix choose"
         )
-    return importlib.import_module(f"bitmix.kernels.{name}")
+    return cast(Kernels, importlib.import_module(f"bitmix.kernels.{name}"))
 
 
 def num_threads() -> int:

@@ -23,7 +23,9 @@ _OUT2 = types.Array(types.int64, 2, "C")
 _LN2_48 = fixed.ln2_48()
 _SHARE_ONE = 1 << SHARE_BITS
 _FRACTION_MASK = (1 << LOG_BITS) - 1
-_TABLE_ENTRIES = 1 << 15  # sums kept per tile of columns: 256 KiB, to stay in the second-level cache
+_TABLE_ENTRIES = (
+    1 << 15
+)  # sums kept per tile of columns: 256 KiB, to stay in the second-level cache
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]

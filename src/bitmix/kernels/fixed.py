@@ -5,16 +5,17 @@ Three units are in use.
 * **Scores** ``ln(w_i f_i(x))`` are int64 in units of 2^-F nats, F = `score_bits`.
 * **Shares** (posterior probabilities) are int64 in units of 2^-30: the shares of a row sum to
   exactly 2^30, so m ≤ 2^31 rows sum to at most 2^61.
-* **Log-likelihoods** are a pair (whole nats, fraction in 2^-32 nats). A row has |whole| < 2^31 for
-  n ≤ 10^6 and fraction < 2^32, so m ≤ 2^31 rows sum to less than 2^63 in either.
+* **Log-likelihoods** are a pair (whole nats, fraction in 2^-32 nats). Of a row, the
+  whole part is below 2^31 in size for n ≤ 10^6 and the fraction below 2^32, so m ≤ 2^31 rows sum to
+  less than 2^63 in either.
 
 ``exp`` and ``log`` never come from the platform. Below, an *exp unit* is 2^-31.
 
 *exp(-g), g the gap of a score to the best of its row.* From g = 22 nats on it is 0 (true value
 below 0.6 exp units). Otherwise g is cut to 2^-32 nats (relative error 2^-32) and split into
-a·2^-6 + b·2^-16 + c·2^-32: ``coarse[a] * fine[b]`` then times ``1 - c·2^-32``. Both table entries are
-within ½ of an exp unit, so the product is within 1, rounding it adds ½, the linear factor is off by
-(2^-16)²/2 = ¼ unit, rounding it adds ½, and the cut of g adds ½: **at most 3 exp units in all**.
+a·2^-6 + b·2^-16 + c·2^-32: ``coarse[a] * fine[b]``, then times ``1 - c·2^-32``. Both table entries
+are within ½ of an exp unit, so the product is within 1, rounding it adds ½, the linear factor is
+off by (2^-16)²/2 = ¼ unit, rounding it adds ½, the cut of g adds ½: **at most 3 exp units in all**.
 
 *Share of component i* among k: floor(2^30·e_i / Σe), the remainder to the best. With every e_i
 within η = 3·2^-31 and Σe ≥ 1, a share other than the best is off by at most k·η + 2^-30, and the
@@ -101,7 +102,7 @@ def _round_shift(value: int, bits: int) -> int:
 @cache
 def ln2_48() -> int:
     """ln 2 in units of 2^-48."""
-    return int(round(ln(2.0) * (1 << 48)))
+    return round(ln(2.0) * (1 << 48))
 
 
 def ln(x: float | Decimal) -> Decimal:

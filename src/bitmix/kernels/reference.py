@@ -72,7 +72,7 @@ def _rescale(nats: Ints, bits: int) -> Ints:
 
 def _exp(gap: Ints, tables: Tables) -> Ints:
     """exp(-gap) in units of 2^-31, gap in units of 2^-32 nats and below the cut."""
-    e = tables.coarse[gap >> 26] * tables.fine[(gap >> 16) & 1023]
+    e: Ints = tables.coarse[gap >> 26] * tables.fine[(gap >> 16) & 1023]
     e = (e + (1 << (EXP_BITS - 1))) >> EXP_BITS
     return e - ((e * (gap & 0xFFFF) + (1 << (LOG_BITS - 1))) >> LOG_BITS)
 
@@ -86,7 +86,8 @@ def _log(total: Ints, tables: Tables) -> Ints:
     u = ((lead - edge) << LOG_BITS) // edge
     u2 = (u * u) >> LOG_BITS
     u3 = (u2 * u) >> LOG_BITS
-    return ((octave * ln2_48()) >> 16) + tables.logs[t] + u - (u2 >> 1) + u3 // 3
+    log: Ints = ((octave * ln2_48()) >> 16) + tables.logs[t] + u - (u2 >> 1) + u3 // 3
+    return log
 
 
 _POWERS = 1 << np.arange(EXP_BITS, 62, dtype=np.int64)

@@ -1,9 +1,9 @@
 """The packed file: a magic line, a JSON header, then the words, aligned to 64 bytes.
 
-    bytes 0-7    b"BITMIX\\r\\n"  (a text-mode transfer breaks it, and we notice)
-    bytes 8-15   length of the header in bytes, little-endian
-    then         JSON: {"format": "bits", "version": 1, "rows": m, "columns": n}, padded with spaces
-    then         m × ceil(n/64) little-endian 64-bit words
+bytes 0-7    b"BITMIX\\r\\n"  (a text-mode transfer breaks it, and we notice)
+bytes 8-15   length of the header in bytes, little-endian
+then         JSON: {"format": "bits", "version": 1, "rows": m, "columns": n}, padded with spaces
+then         m × ceil(n/64) little-endian 64-bit words
 """
 
 import json
@@ -35,13 +35,13 @@ def write(path: str | os.PathLike[str], words: Words, n_columns: int) -> None:
 
 
 def read(path: str | os.PathLike[str], *, mmap: bool) -> tuple[Words, int]:
-    """The words (mapped or read) and the number of columns, after the header and size are checked."""
+    """The words (mapped or read) and the number of columns, once header and size are checked."""
     path = Path(path)
     with path.open("rb") as file:
         m, n, offset = _read_header(path, file)
         shape = (m, words_for(n))
         if mmap and m:
-            words = np.memmap(path, dtype=WORD, mode="r", offset=offset, shape=shape)
+            words: Words = np.memmap(path, dtype=WORD, mode="r", offset=offset, shape=shape)
         else:
             words = np.fromfile(file, dtype=WORD, count=shape[0] * shape[1]).reshape(shape)
     if not padding_is_zero(words, n):
@@ -53,7 +53,8 @@ def _read_header(path: Path, file: Any) -> tuple[int, int, int]:
     start = file.read(_START)
     if start[: len(MAGIC)] != MAGIC:
         raise FileFormatError(
-            f"{path} is not a packed bitmix file: pack your data with BitMatrix.from_dense(X).save(path)"
+            f"{path} is not a packed bitmix file: "
+            "pack your data with BitMatrix.from_dense(X).save(path)"
         )
     length = int.from_bytes(start[len(MAGIC) :], "little")
     if len(start) < _START or length > _MAX_HEADER:

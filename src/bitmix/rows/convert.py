@@ -35,7 +35,7 @@ def _source(X: Any) -> tuple[tuple[int, int], Block, Any]:
         block = lambda a, b: np.asarray(X.slice(a, b - a))  # noqa: E731
     elif hasattr(X, "tocsr"):  # scipy sparse
         names, X = None, X.tocsr()
-        block = lambda a, b: X[a:b].toarray()  # noqa: E731
+        block = lambda a, b: _densify(X[a:b])  # noqa: E731
     else:
         names, X = None, _as_array(X)
         block = lambda a, b: X[a:b]  # noqa: E731
@@ -52,6 +52,17 @@ def _as_array(X: Any) -> NDArray[Any]:
     return array
 
 
+def _densify(part: Any) -> NDArray[Any]:
+    """A block of a sparse matrix: as bits if it stores nothing but 0 and 1, else as it is."""
+    part.sum_duplicates()
+    if not np.all((part.data == 0) | (part.data == 1)):
+        return part.toarray()  # type: ignore[no-any-return]
+    bits = np.zeros(part.shape, dtype=np.bool_)
+    rows = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
+    bits[rows, part.indices] = part.data
+    return bits
+
+
 def _checked_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     if len(shape) != 2:
         raise InputError(
@@ -60,7 +71,9 @@ def _checked_shape(shape: tuple[int, ...]) -> tuple[int, int]:
         )
     m, n = shape
     if m == 0:
-        raise InputError(f"Found array with 0 sample(s) (shape={shape}): at least one row is needed")
+        raise InputError(
+            f"Found array with 0 sample(s) (shape={shape}): at least one row is needed"
+        )
     if n == 0:
         raise InputError(
             f"Found array with 0 feature(s) (shape={shape}) while a minimum of 1 is required."
@@ -103,10 +116,8 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def _bits(
-    block: NDArray[Any], start: int, names: Any, binarize: float | None
-) -> NDArray[np.bool_]:
-    if block.dtype.kind == "b":
+def _bits(block: NDArray[Any], start: int, names: Any, binarize: float | None) -> NDArray[np.bool_]:
+    if block.dtype.kind == "b" and (binarize is None or 0 <= binarize < 1):
         return block
     if block.dtype.kind == "f" and not np.isfinite(block).all():
         row, column = np.argwhere(~np.isfinite(block))[0]
@@ -116,8 +127,9 @@ def _bits(
             "fill or drop missing cells first"
         )
     if binarize is not None:
-        return block > binarize
-    bits = block == 1
+        above: NDArray[np.bool_] = block > binarize
+        return above
+    bits: NDArray[np.bool_] = block == 1
     wrong = ~bits & (block != 0)
     if wrong.any():
         row, column = np.argwhere(wrong)[0]

@@ -53,7 +53,8 @@ class BitMatrix:
         if words.ndim != 2 or words.dtype != WORD or words.shape[1] != words_for(n_columns):
             raise InputError(
                 f"words must be uint64 of shape (rows, {words_for(n_columns)}) for {n_columns} "
-                f"columns, got {words.dtype} of shape {words.shape}: use BitMatrix.from_dense to pack"
+                f"columns, got {words.dtype} of shape {words.shape}: "
+                "use BitMatrix.from_dense to pack"
             )
         if not padding_is_zero(words, n_columns):
             raise InputError(
@@ -117,7 +118,7 @@ class BitMatrix:
         """The bits as an array of 0 and 1."""
         return unpack(self._words, self._n_columns).astype(dtype, copy=False)
 
-    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise ValueError("a BitMatrix cannot become an array without a copy")
         return self.to_dense(np.uint8 if dtype is None else dtype)

@@ -1,0 +1,24 @@
+import numpy as np
+import pytest
+
+from bitmix.datasets import make_templates, sample_mixture
+from bitmix.rows.packed import BitMatrix
+
+
+@pytest.fixture(params=["reference", "compiled"])
+def kernels(request, monkeypatch):
+    """Runs a test once on each back end."""
+    monkeypatch.setenv("BITMIX_KERNELS", request.param)
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def planted():
+    """600 rows of 3 well separated templates: rows, labels, templates."""
+    truth = make_templates(3, 200, separation=0.3, random_state=1)
+    rows, labels = sample_mixture(truth, [0.5, 0.3, 0.2], 0.1, 600, random_state=2)
+    return rows, labels, truth
+
+
+def random_bits(m: int, n: int, seed: int, density: float = 0.5) -> BitMatrix:
+    return BitMatrix.from_dense(np.random.default_rng(seed).random((m, n)) < density)

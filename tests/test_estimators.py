@@ -1,0 +1,310 @@
+"""The estimators as scikit-learn users meet them: checks, attributes, files, errors."""
+
+import json
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import random_bits
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from bitmix import BitMatrix, ClassicEM, TwoRoundEM, checks, modelfile
+from bitmix.datasets import sample_mixture
+from bitmix.errors import FileFormatError, InputError
+from bitmix.metrics import templates_recovered
+
+BOTH = [TwoRoundEM, ClassicEM]
+
+# Checks of scikit-learn we know to fail, each with its reason.
+NO_CLASSIFIER = (
+    "the check takes whatever has predict_proba for a classifier and reads classifier_tags, which "
+    "a mixture does not have; sparse input is tested below"
+)
+EXPECTED_FAILURES = {
+    "check_estimator_sparse_array": NO_CLASSIFIER,
+    "check_estimator_sparse_matrix": NO_CLASSIFIER,
+}
+
+
+@pytest.mark.filterwarnings("ignore::bitmix.errors.BitmixWarning")
+@parametrize_with_checks(
+    [TwoRoundEM(binarize=0.0), ClassicEM(binarize=0.0)],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module", params=BOTH)
+def fitted(request, planted):
+    rows, _, _ = planted
+    return request.param(3, n_init=4, random_state=0).fit(rows)
+
+
+def test_attributes(fitted, planted):
+    rows, labels, truth = planted
+    assert fitted.templates_.dtype == np.uint8
+    assert fitted.means_.dtype == np.float64
+    assert fitted.templates_.shape == fitted.means_.shape == truth.shape
+    np.testing.assert_array_equal(fitted.templates_, fitted.means_ > 0.5)
+    assert (np.diff(fitted.weights_) <= 0).all()
+    assert fitted.n_features_in_ == 200
+    assert fitted.seed_ == 0
+    assert not hasattr(fitted, "labels_")
+    assert templates_recovered(fitted.templates_, truth)
+
+
+def test_predictions_fit_together(fitted, planted):
+    rows, labels, truth = planted
+    found = fitted.predict(rows)
+    p = fitted.predict_proba(rows)
+    assert p.shape == (600, 3)
+    assert (p.sum(axis=1) == 1).all()
+    np.testing.assert_array_equal(p.argmax(axis=1), found)
+    np.testing.assert_array_equal(fitted.fit_predict(rows), found)
+    assert fitted.score(rows) == pytest.approx(fitted.score_samples(rows).mean())
+    n, q = 200, fitted.noise_
+    D = np.abs(rows.to_dense(float)[:, None] - fitted.means_[None]).sum(axis=2)
+    log_wf = np.log(fitted.weights_) + D * np.log(q) + (n - D) * np.log(1 - q)
+    np.testing.assert_allclose(
+        fitted.score_samples(rows), np.logaddexp.reduce(log_wf, axis=1), atol=1e-6
+    )
+
+
+def test_information_criteria_use_binary_templates(fitted, planted):
+    rows, _, _ = planted
+    n, q, m = 200, fitted.noise_, 600
+    D = (rows.to_dense()[:, None] != fitted.templates_[None]).sum(axis=2)
+    log_wf = np.log(fitted.weights_) + D * np.log(q) + (n - D) * np.log(1 - q)
+    log_likelihood = np.logaddexp.reduce(log_wf, axis=1).sum()
+    parameters = 3 * 200 + 2 + 1
+    assert fitted.bic(rows) == pytest.approx(-2 * log_likelihood + parameters * np.log(m))
+    assert fitted.aic(rows) == pytest.approx(-2 * log_likelihood + 2 * parameters)
+    known = type(fitted)(3, noise=0.1, random_state=0).fit(rows)
+    assert known._n_parameters == parameters - 1
+
+
+def test_the_rounded_model_is_a_density():
+    """Over all 2^6 rows the probabilities sum to 1."""
+    rows = random_bits(100, 6, seed=0)
+    model = TwoRoundEM(2, n_seeds=8, random_state=0).fit(rows)
+    everything = np.arange(64)[:, None] >> np.arange(6) & 1
+    from bitmix.em.predict import log_likelihoods
+
+    density = np.exp(log_likelihoods(BitMatrix.from_dense(everything), model._mixture.rounded()))
+    assert density.sum() == pytest.approx(1, abs=1e-7)
+
+
+def test_samples_come_from_the_fitted_templates(fitted):
+    X, labels = fitted.sample(2000)
+    again, _ = fitted.sample(2000)
+    other, _ = fitted.sample(2000, random_state=1)
+    assert isinstance(X, BitMatrix)
+    assert X.shape == (2000, 200)
+    assert again == X
+    assert other != X
+    flips = (X.to_dense() != fitted.templates_[labels]).mean()
+    # 400,000 bits: within 6 standard deviations, by chance missed below 10^-8
+    assert abs(flips - fitted.noise_) < 6 * np.sqrt(fitted.noise_ / 400_000)
+
+
+def test_the_seed_used_is_kept(planted):
+    rows, _, _ = planted
+    free = TwoRoundEM(3).fit(rows)
+    again = TwoRoundEM(3, random_state=free.seed_).fit(rows)
+    np.testing.assert_array_equal(free.means_, again.means_)
+    for state in (np.random.default_rng(4), np.random.RandomState(4), np.int64(4)):
+        assert TwoRoundEM(3, random_state=state).fit(rows).seed_ >= 0
+
+
+def test_clone_and_pickle(fitted, planted):
+    rows, _, _ = planted
+    assert clone(fitted).get_params() == fitted.get_params()
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict(rows), fitted.predict(rows))
+
+
+# --- model files ----------------------------------------------------------------------------
+
+
+def test_save_and_load(fitted, planted, tmp_path):
+    rows, _, _ = planted
+    path = tmp_path / "model"
+    fitted.save(path)
+    again = type(fitted).load(path)
+    assert again.get_params() == fitted.get_params()
+    np.testing.assert_array_equal(again.means_, fitted.means_)
+    np.testing.assert_array_equal(again.predict_proba(rows), fitted.predict_proba(rows))
+    assert {k for k in vars(again) if k.endswith("_")} == {
+        k for k in vars(fitted) if k.endswith("_")
+    }
+    for name in fitted._fitted_numbers:
+        assert getattr(again, name) == getattr(fitted, name)
+    for one, other in zip(again.history_, fitted.history_, strict=True):
+        assert one.to_dict() == other.to_dict()
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_model_keeps_names_starts_and_odd_seeds(planted, tmp_path):
+    rows, _, truth = planted
+    table = pd.DataFrame(rows.to_dense()).add_prefix("gene ")
+    model = ClassicEM(3, init=truth, random_state=np.random.RandomState(0)).fit(table)
+    model.save(tmp_path / "model")
+    again = ClassicEM.load(tmp_path / "model")
+    assert again.feature_names_in_.tolist() == list(table.columns)
+    np.testing.assert_array_equal(again.init, truth)
+    assert again.random_state == again.seed_ == model.seed_
+    with pytest.raises(ValueError, match="feature names"):
+        again.predict(table.rename(columns={"gene 0": "other"}))
+
+
+class Evil:
+    def __reduce__(self):
+        return (pytest.fail, ("loading a model ran code",))
+
+
+def test_files_that_are_no_models_are_refused(fitted, tmp_path):
+    path = tmp_path / "model"
+
+    def refused(words, cls=None):
+        with pytest.raises(FileFormatError, match=words):
+            (cls or type(fitted)).load(path)
+
+    path.write_text("hello")
+    refused("not a bitmix model")
+    path.write_bytes(pickle.dumps(Evil()))
+    refused("not a bitmix model")
+    with path.open("wb") as file:
+        np.savez(file, header=np.array([Evil()], dtype=object))
+    refused("plain arrays only")
+    with path.open("wb") as file:
+        np.savez(file, means=np.zeros(3))
+    refused("not a bitmix model or is damaged")
+    fitted.save(path)
+    other = ClassicEM if isinstance(fitted, TwoRoundEM) else TwoRoundEM
+    refused(f"holds a {type(fitted).__name__}", other)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    refused("not a bitmix model")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda h, a: h.update(version=2), "version 2"),
+        (lambda h, a: h.update(format="other"), "format 'other'"),
+        (lambda h, a: h["fitted"].update(noise_=0.7), "damaged: noise"),
+        (lambda h, a: h["fitted"].update(noise_="x"), "damaged: noise"),
+        (lambda h, a: h["fitted"].pop("seed_"), "damaged: 'seed_'"),
+        (lambda h, a: h["params"].update(surprise=1), "damaged: .*surprise"),
+        (lambda h, a: h.pop("history"), "damaged: 'history'"),
+        (lambda h, a: a.update(weights=np.array([2.0, -0.5, -0.5])), "damaged: weights"),
+        (lambda h, a: a.update(weights=np.array([np.nan, 0.5, 0.5])), "damaged: weights"),
+        (lambda h, a: a.update(weights=np.array([1.0])), "damaged: weights"),
+        (lambda h, a: a.update(means=a["means"] + 1), "damaged: means"),
+        (lambda h, a: a.update(means=a["means"] * np.nan), "damaged: means"),
+        (lambda h, a: a.pop("means"), "damaged: 'means'"),
+    ],
+)
+def test_damaged_models_are_refused(fitted, tmp_path, change, words):
+    path = tmp_path / "model"
+    fitted.save(path)
+    header, arrays = modelfile.read(path)
+    change(header, arrays)
+    with path.open("wb") as file:
+        np.savez(file, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
+    with pytest.raises(FileFormatError, match=words):
+        type(fitted).load(path)
+
+
+def test_nothing_is_written_where_saving_fails(fitted, tmp_path):
+    with pytest.raises(OSError, match="absent"):
+        fitted.save(tmp_path / "absent" / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- bad input ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"rounds": 1}, "rounds must be at least 2, got 1"),
+        ({"rounds": 2.5}, "rounds must be a whole number, got 2.5"),
+        ({"n_components": 0}, "n_components must be at least 1, got 0"),
+        ({"n_components": 31}, "n_components must be at most .*n_samples=30, got 31"),
+        ({"n_seeds": 1}, "n_seeds must be at least 2, got 1"),
+        ({"n_seeds": 31}, "n_seeds must be at most .*30, got 31"),
+        (
+            {"n_seeds": None, "min_weight": 0.6},
+            "min_weight must be at most 1/n_components = 0.5, got 0.6",
+        ),
+        ({"min_weight": 0}, "min_weight"),
+        ({"delta": 1}, "delta must lie strictly between 0 and 1, got 1"),
+        ({"n_init": 0}, "n_init must be at least 1, got 0"),
+        ({"noise": 0}, "noise must lie strictly between 0 and 0.5, got 0"),
+        ({"noise": 0.5}, "noise must lie"),
+        ({"noise": "low"}, "noise must be a number, got 'low'"),
+        ({"pruning": "l2"}, "pruning must be 'l1'.*'l2'"),
+        ({"binarize": "yes"}, "binarize must be a number"),
+        ({"random_state": -1}, "random_state must be at least 0, got -1"),
+        ({"random_state": "x"}, "random_state must be a whole number"),
+    ],
+)
+def test_bad_parameters_are_named(params, words):
+    with pytest.raises(InputError, match=words):
+        TwoRoundEM(**{"n_seeds": 5, **params}).fit(random_bits(30, 9, 0))
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [({"max_iter": 0}, "max_iter must be at least 1"), ({"noise": 0.9}, "noise")],
+)
+def test_bad_parameters_of_classic_are_named(params, words):
+    with pytest.raises(InputError, match=words):
+        ClassicEM(**params).fit(random_bits(30, 9, 0))
+
+
+def test_bad_rows_are_named(fitted):
+    with pytest.raises(ValueError, match="X has 7 features, but .* is expecting 200"):
+        fitted.predict(random_bits(5, 7, 0))
+    with pytest.raises(InputError, match="got 3 at row 0, column 0"):
+        fitted.predict([[3] * 200])
+    with pytest.raises(ValueError, match="not fitted"):
+        TwoRoundEM().predict([[0, 1]])
+    with pytest.raises(ValueError, match="not fitted"):
+        TwoRoundEM().save("never")
+
+
+def test_too_many_rows_are_refused_before_work():
+    with pytest.raises(InputError, match="2,147,483,648 rows"):
+        checks.components(2, 2**31 + 1)
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+def test_tables_sparse_and_packed_give_one_fit(estimator, planted):
+    import scipy.sparse
+
+    rows, _, _ = planted
+    dense = rows.to_dense()
+    fits = [
+        estimator(3, random_state=0).fit(X)
+        for X in (
+            rows,
+            dense,
+            dense.astype(float),
+            scipy.sparse.csr_matrix(dense),
+            pd.DataFrame(dense),
+        )
+    ]
+    for fit in fits[1:]:
+        np.testing.assert_array_equal(fit.means_, fits[0].means_)
+
+
+def test_sampled_rows_are_fitted_again():
+    X, _ = sample_mixture([[0] * 50, [1] * 50], [0.5, 0.5], 0.1, 300, 0)
+    model = TwoRoundEM(2, random_state=0).fit(X)
+    again = TwoRoundEM(2, random_state=1).fit(model.sample(300)[0])
+    assert templates_recovered(model.templates_, again.templates_)

@@ -1,0 +1,178 @@
+"""Both back ends give the same bits, within the bounds that `fixed` proves."""
+
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bitmix import kernels
+from bitmix.errors import InputError
+from bitmix.kernels import compiled, fixed, reference
+from bitmix.kernels.bits import pack, padding_is_zero, unpack
+from bitmix.mixture import Mixture
+
+WIDTHS = [1, 63, 64, 65, 127, 1458]
+
+
+def case(m, n, k, seed):
+    rng = np.random.default_rng(seed)
+    words = pack(rng.integers(2, size=(m, n), dtype=np.uint8))
+    templates = pack(rng.integers(2, size=(k, n), dtype=np.uint8))
+    coef = rng.integers(-(2**40), 2**40, size=(k, n))
+    const = rng.integers(-(2**50), 2**50, size=k)
+    return words, templates, const, coef
+
+
+def assert_twins_agree(m, n, k, seed):
+    words, templates, const, coef = case(m, n, k, seed)
+    distances = reference.hamming(words, templates)
+    np.testing.assert_array_equal(compiled.hamming(words, templates), distances)
+    scores = reference.affine(words, const, coef)
+    np.testing.assert_array_equal(compiled.affine(words, const, coef), scores)
+    for bits, some in ((42, -distances << 40), (30, scores >> 20), (20, scores >> 30)):
+        expected = reference.posteriors(some, bits, fixed.tables())
+        for one, other in zip(
+            compiled.posteriors(some, bits, fixed.tables()), expected, strict=True
+        ):
+            np.testing.assert_array_equal(one, other)
+        sums = reference.column_sums(words, expected[0], n)
+        np.testing.assert_array_equal(compiled.column_sums(words, expected[0], n), sums)
+
+
+@pytest.mark.parametrize("n", WIDTHS)
+@pytest.mark.parametrize("k", [1, 2, 11])
+def test_twins_agree(n, k):
+    assert_twins_agree(40, n, k, seed=n + k)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 90), st.integers(1, 300), st.integers(1, 40), st.integers(0, 2**32 - 1))
+def test_twins_agree_at_any_shape(m, n, k, seed):
+    assert_twins_agree(m, n, k, seed)
+
+
+@pytest.mark.parametrize("n", WIDTHS)
+def test_pack_and_unpack_are_inverse(n):
+    bits = np.random.default_rng(n).integers(2, size=(7, n), dtype=np.uint8)
+    words = pack(bits)
+    assert padding_is_zero(words, n)
+    np.testing.assert_array_equal(unpack(words, n), bits)
+    assert int(words[0, 0]) & 1 == bits[0, 0]
+
+
+def test_kernels_say_what_they_should(kernels):
+    from bitmix.kernels import backend
+
+    words, templates, const, coef = case(30, 100, 4, seed=0)
+    X, T = unpack(words, 100).astype(int), unpack(templates, 100).astype(int)
+    np.testing.assert_array_equal(
+        backend().hamming(words, templates), np.abs(X[:, None] - T[None]).sum(axis=2)
+    )
+    np.testing.assert_array_equal(backend().affine(words, const, coef), const + X @ coef.T)
+    shares = np.arange(30 * 4).reshape(30, 4)
+    np.testing.assert_array_equal(backend().column_sums(words, shares, 100), shares.T @ X)
+
+
+def test_tables_are_correctly_rounded():
+    tables = fixed.tables()
+    with localcontext() as context:
+        context.prec = 50
+        one = Decimal(2) ** fixed.EXP_BITS
+        for table, steps in ((tables.coarse, 64), (tables.fine, 65536)):
+            exact = [(Decimal(-i) / steps).exp() * one for i in range(len(table))]
+            assert [int(e.to_integral_value()) for e in exact] == table.tolist()
+        logs = [(1 + Decimal(t) / 1024).ln() * 2**fixed.LOG_BITS for t in range(1024)]
+        assert [int(e.to_integral_value()) for e in logs] == tables.logs.tolist()
+
+
+@pytest.mark.parametrize("bits", [20, 32, 42])
+@pytest.mark.parametrize("k", [1, 2, 7, 200])
+def test_posteriors_stay_within_the_proved_bounds(kernels, bits, k):
+    from bitmix.kernels import backend
+
+    rng = np.random.default_rng(k)
+    nats = rng.exponential(10.0 ** rng.integers(-6, 3, size=(2000, 1)), size=(2000, k))
+    scores = -np.rint(nats * 2.0**bits).astype(np.int64)
+    shares, whole, fraction = backend().posteriors(scores, bits, fixed.tables())
+    exact = (scores / 2.0**bits).astype(np.longdouble)
+    total = np.log(np.exp(exact - exact.max(axis=1, keepdims=True)).sum(axis=1)) + exact.max(axis=1)
+    p = np.exp(exact - total[:, None])
+    assert (shares >= 0).all()
+    assert (shares.sum(axis=1) == 1 << fixed.SHARE_BITS).all()
+    assert np.abs(shares / 2.0**fixed.SHARE_BITS - p).max() <= fixed.share_error(k)
+    likelihood = whole + fraction / 2.0**fixed.LOG_BITS
+    rounding = 2.0**-32  # cutting a score to the units of the likelihood
+    assert np.abs(likelihood - total).max() <= fixed.likelihood_error(k) + rounding
+
+
+def test_ties_go_to_the_lowest_index(kernels):
+    from bitmix.kernels import backend
+
+    shares, _, _ = backend().posteriors(np.zeros((1, 3), dtype=np.int64), 40, fixed.tables())
+    third = (1 << 30) // 3
+    assert shares.tolist() == [[(1 << 30) - 2 * third, third, third]]
+
+
+@pytest.mark.parametrize("n", [1, 64, 1458, 10**6])
+@pytest.mark.parametrize("q", [5e-324, 1e-9, 0.1, 0.4999999])
+def test_scores_cannot_overflow(n, q):
+    """The extreme sums, in Python's own integers, stay below 2^61: so gaps stay below 2^62."""
+    means = np.zeros((3, n))
+    means[1] = 1
+    means[2] = 0.3
+    scores = Mixture(means, np.array([2.0**-61, 1 - 2.0**-61, 0.0]), q).scores()
+    const = [int(c) for c in scores.const]
+    positive = [int(np.where(c > 0, c, 0).sum()) for c in scores.coef]
+    negative = [int(np.where(c < 0, c, 0).sum()) for c in scores.coef]
+    extremes = const + [c + p for c, p in zip(const, positive, strict=True)]
+    extremes += [c + p for c, p in zip(const, negative, strict=True)]
+    assert max(map(abs, extremes)) < 2**61
+    assert int(np.abs(scores.coef).max()) < 2**53
+    # the component of weight 0 is below every other by more than the cut, whatever the row
+    best_dead = const[2] + positive[2]
+    worst_alive = min(c + p for c, p in zip(const[:2], negative[:2], strict=True))
+    assert worst_alive - best_dead >= fixed.CUT_NATS << scores.bits
+
+
+def test_sums_cannot_overflow():
+    assert fixed.MAX_ROWS << fixed.SHARE_BITS < 2**63
+    assert fixed.MAX_ROWS << fixed.LOG_BITS <= 2**63  # fractions are below 2^32
+    assert fixed.MAX_COMPONENTS << fixed.EXP_BITS < 2**63
+
+
+def test_scores_stay_within_the_proved_bound(kernels):
+    rng = np.random.default_rng(5)
+    n = 700
+    mixture = Mixture(rng.random((4, n)), np.array([0.1, 0.2, 0.3, 0.4]), 0.07)
+    X = rng.integers(2, size=(50, n), dtype=np.uint8)
+    scores = mixture.scores()
+    q = np.longdouble(mixture.noise)
+    D = np.abs(X[:, None].astype(np.longdouble) - mixture.means[None]).sum(axis=2)
+    exact = np.log(mixture.weights.astype(np.longdouble)) + D * np.log(q) + (n - D) * np.log1p(-q)
+    error = np.abs(scores(pack(X)) / np.longdouble(2.0) ** scores.bits - exact).max()
+    assert error <= fixed.score_error(n, scores.bits)
+
+
+def test_popcount_and_affine_scores_agree_to_the_bit():
+    rng = np.random.default_rng(6)
+    binary = Mixture(rng.integers(2, size=(5, 130)).astype(float), np.full(5, 0.2), 0.2)
+    words = pack(rng.integers(2, size=(40, 130), dtype=np.uint8))
+    popcount = binary.scores()
+    step = popcount.step
+    distance = np.rint(binary.means * step).astype(np.int64)
+    affine = reference.affine(words, popcount.const - distance.sum(axis=1), 2 * distance - step)
+    # x·(step - 2A) is added to the distance, so subtracted from the score
+    np.testing.assert_array_equal(popcount(words), affine)
+
+
+def test_wrong_settings_are_named(monkeypatch):
+    monkeypatch.setenv("BITMIX_KERNELS", "cuda")
+    with pytest.raises(InputError, match="BITMIX_KERNELS.*cuda"):
+        kernels.backend()
+    monkeypatch.setenv("BITMIX_NUM_THREADS", "many")
+    with pytest.raises(InputError, match="BITMIX_NUM_THREADS.*many"):
+        kernels.num_threads()
+    monkeypatch.setenv("BITMIX_NUM_THREADS", "3")
+    assert kernels.num_threads() == 3

@@ -1,0 +1,67 @@
+"""Metrics against cases worked by hand."""
+
+import numpy as np
+import pytest
+
+from bitmix import BitMatrix
+from bitmix.errors import InputError
+from bitmix.metrics import (
+    conditional_entropy,
+    conditional_purity,
+    excess_error,
+    templates_recovered,
+)
+
+TRUE = list("aaaabbbbcc")
+FOUND = [0, 0, 0, 1, 1, 1, 1, 1, 2, 0]
+# cluster 0: a a a c -> 3 of 4; cluster 1: a b b b b -> 4 of 5; cluster 2: c -> 1 of 1
+
+
+def test_purity_by_hand():
+    assert conditional_purity(TRUE, FOUND) == (3 + 4 + 1) / 10
+    assert conditional_purity(TRUE, TRUE) == 1
+    assert conditional_purity(TRUE, [0] * 10) == 0.4
+
+
+def test_entropy_by_hand():
+    first = 0.4 * -(3 / 4 * np.log(3 / 4) + 1 / 4 * np.log(1 / 4))
+    second = 0.5 * -(1 / 5 * np.log(1 / 5) + 4 / 5 * np.log(4 / 5))
+    assert conditional_entropy(TRUE, FOUND) == pytest.approx(first + second, rel=1e-14)
+    assert conditional_entropy(TRUE, TRUE) == 0
+
+
+def test_names_of_clusters_do_not_matter():
+    names = np.array(["x", "y", "z"])[FOUND]
+    assert conditional_purity(TRUE, names) == conditional_purity(TRUE, FOUND)
+    assert conditional_entropy(TRUE, names) == conditional_entropy(TRUE, FOUND)
+
+
+def test_recovery_is_exact_and_up_to_order():
+    P = [[0, 0, 1], [1, 1, 0], [1, 1, 0]]
+    assert templates_recovered([[1, 1, 0], [0, 0, 1], [1, 1, 0]], P)
+    assert not templates_recovered([[1, 1, 0], [0, 0, 1], [0, 0, 1]], P)
+    assert not templates_recovered([[1, 1, 0], [0, 0, 1]], P)
+
+
+def test_excess_error_by_hand():
+    X = BitMatrix.from_dense([[0, 0, 0, 0], [0, 0, 0, 1], [1, 1, 1, 1], [1, 1, 1, 1]])
+    labels = [0, 0, 1, 1]
+    P = [[0, 0, 0, 0], [1, 1, 1, 1]]
+    means = [[1, 1, 1, 0.75], [0, 0, 0.25, 0.5]]  # in the other order
+    # oracle: [0, 0, 0, .5] and all ones, at distances .5 and 0
+    assert excess_error(means, P, X, labels).tolist() == [0.25, 0.25]
+    oracle = [[0, 0, 0, 0.5], [1, 1, 1, 1]]
+    assert excess_error(oracle, P, np.asarray(X), labels).tolist() == [0, 0]
+
+
+def test_bad_input_is_named():
+    with pytest.raises(InputError, match="equal length"):
+        conditional_purity([1, 2], [1])
+    with pytest.raises(InputError, match="at least 1"):
+        conditional_entropy([], [])
+    with pytest.raises(InputError, match="columns"):
+        templates_recovered([[1, 0]], [[1, 0, 1]])
+    with pytest.raises(InputError, match="one shape"):
+        excess_error([[1, 0]], [[1, 0], [0, 1]], np.eye(2), [0, 1])
+    with pytest.raises(InputError, match="each of the templates"):
+        excess_error(np.eye(2), np.eye(2), np.eye(2), [0, 0])
