@@ -1,0 +1,225 @@
+"""A certificate for the fit in hand: are these templates exactly the true ones?
+
+For every parameter value with at most k templates, P(issued and templates wrong) ≤ α, whatever
+method found the templates and however they depend on the data. Three parts, α/3 each: the noise
+level from matched rows, without trusting the clustering; the partition from the gap between
+clusters; the templates from the votes. The proof stands in the documentation.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bitmix import checks
+from bitmix.em.seeds import indices
+from bitmix.errors import InputError
+from bitmix.kernels import backend
+from bitmix.kernels.bits import Words, pack, unpack
+from bitmix.model_checks import ModelCheck, model_checks
+from bitmix.rows import as_rows
+from bitmix.rows.packed import BitMatrix
+from bitmix.theory import fit_bounds
+from bitmix.theory.fit_verdict import Evidence, Part, judge, least_alpha, parts_of
+
+MOST_ROWS = 10_000
+"""Rows whose pairs are all compared; of more, a uniform random subsample is used."""
+MOST_MATCHED = 4_000
+KEPT_MATCHES = 0.9
+
+CONDITIONS = (
+    "rows are distinct and independent draws",
+    "columns were fixed before the data were seen",
+    "every bit of every row flips independently with one common probability below ½",
+    "there are at most k templates",
+)
+
+
+@dataclass(frozen=True)
+class FitCertificate:
+    """Whether the templates of a fit are certified to be exactly the true ones."""
+
+    issued: bool
+    alpha: float
+    parts: tuple[Part, ...]
+    q_hi: float
+    """Upper limit for the noise level, by matched rows; error α/3."""
+    least_alpha: float
+    """The smallest α at which it would be issued; 1 if at none."""
+    q_interval: tuple[float, float]
+    """Clopper–Pearson for q from the flips, if the templates are right; its own error α."""
+    weight_intervals: tuple[tuple[float, float], ...]
+    """Clopper–Pearson for the weights, jointly, if the partition is right; their own error α."""
+    model_checks: tuple[ModelCheck, ...]
+    """What would speak against the conditions; not part of the certificate."""
+    evidence: Evidence
+    random_state: int
+    conditions: tuple[str, ...] = CONDITIONS
+
+    @property
+    def objections(self) -> tuple[str, ...]:
+        """Model checks that object."""
+        return tuple(check.says for check in self.model_checks if check.flagged)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {**asdict(self), "objections": list(self.objections)}
+
+    def __str__(self) -> str:
+        verdict = "ISSUED" if self.issued else "NOT ISSUED"
+        lines = [f"Certificate {verdict} at α = {self.alpha:g}: {self._meaning}"]
+        lines += [f"  {'✓' if part.holds else '✗'} {part.name}: {part.says}" for part in self.parts]
+        low, high = self.q_interval
+        lines.append(f"  noise between {low:.4g} and {high:.4g}, if the templates are right")
+        lines.append(f"  smallest α at which it would be issued: {self.least_alpha:.2g}")
+        lines += [f"  ! {objection}" for objection in self.objections]
+        lines.append("  It rests on: " + "; ".join(self.conditions) + ".")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{'✓' if p.holds else '✗'}</td><th>{p.name}</th><td>{p.says}</td></tr>"
+            for p in self.parts
+        )
+        objections = "".join(f"<li>{objection}</li>" for objection in self.objections)
+        return (
+            f"<p><b>Certificate {'issued' if self.issued else 'not issued'}</b> at α = "
+            f"{self.alpha:g}: {self._meaning}</p><table>{rows}</table><ul>{objections}</ul>"
+        )
+
+    @property
+    def _meaning(self) -> str:
+        if self.issued:
+            return f"all {len(self.evidence.sizes)} templates are exactly right"
+        return "nothing is certified, which does not mean that the templates are wrong"
+
+
+def certify_fit(
+    X: Any, templates: ArrayLike, alpha: float = 0.05, random_state: int = 0
+) -> FitCertificate:
+    """Certify that `templates` are exactly the templates behind the rows of X.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix, table or BitMatrix of 0 and 1
+        The rows, distinct and independent.
+    templates : array-like of 0 and 1, shape (k, n)
+        From any method, depending on X in any way.
+    alpha : float, default=0.05
+        For every noise level, weights and at most k templates:
+        P(certificate issued and templates wrong) ≤ α.
+    random_state : int, default=0
+        Splits the columns (and draws the subsample beyond 10,000 rows). It is fixed by default:
+        trying several and keeping the one that issues breaks the promise.
+
+    Returns
+    -------
+    FitCertificate
+    """
+    alpha = checks.between(alpha, "alpha", 0, 1)
+    seed = checks.seed(random_state)
+    rows, T = as_rows(X), BitMatrix.from_dense(templates)
+    m, n = rows.shape
+    if T.shape[1] != n:
+        raise InputError(f"templates must have the {n} columns of X, got {T.shape[1]}")
+    rng = np.random.default_rng(seed)
+    words = rows.take(indices(m, MOST_ROWS, rng) if m > MOST_ROWS else np.arange(m))
+    labels = backend().hamming(words, T.words).argmin(axis=1)
+    evidence = gather(words, labels, T, rng)
+    verdict = judge(evidence, alpha)
+    return FitCertificate(
+        issued=all(verdict.holds(evidence)),
+        alpha=alpha,
+        parts=parts_of(evidence, verdict),
+        q_hi=verdict.q_hi,
+        least_alpha=least_alpha(evidence),
+        q_interval=fit_bounds.interval(evidence.flips, evidence.m * n, alpha),
+        weight_intervals=tuple(
+            fit_bounds.interval(size, evidence.m, alpha / len(T)) for size in evidence.sizes
+        ),
+        model_checks=model_checks(words, labels, T, rng),
+        evidence=evidence,
+        random_state=seed,
+    )
+
+
+def gather(
+    words: Words, labels: NDArray[np.int64], T: BitMatrix, rng: np.random.Generator
+) -> Evidence:
+    """Everything the certificate looks at, α aside."""
+    m, (k, n) = len(words), T.shape
+    disagreements, compared = matched_disagreements(words, n, rng)
+    gap, duplicates = _closest(words, labels, n)
+    sizes = np.bincount(labels, minlength=k)
+    ones = backend().column_sums(words, np.eye(k, dtype=np.int64)[labels], n)
+    agree = np.where(T.to_dense(bool), ones, sizes[:, None] - ones)
+    flips = int((sizes[:, None] - agree).sum())
+    rate = flips / (m * n)
+    same = math.exp(n * math.log1p(-2 * rate * (1 - rate)))
+    return Evidence(
+        m=m,
+        n=n,
+        disagreements=disagreements,
+        compared=compared,
+        gap=gap,
+        sizes=tuple(sizes.tolist()),
+        weakest_votes=tuple(agree.min(axis=1).tolist()),
+        not_majority=int((2 * agree <= sizes[:, None]).sum()),
+        flips=flips,
+        duplicates=duplicates,
+        duplicates_expected=float((sizes * (sizes - 1) / 2).sum() * same),
+    )
+
+
+def matched_disagreements(words: Words, n: int, rng: np.random.Generator) -> tuple[int, int]:
+    """Match rows by closeness on half of the columns, count disagreements on the other half.
+
+    Given labels and the first half, every matched pair disagrees in each column of the second half
+    with probability p2 or 1 - p2 ≥ p2, independently: the count dominates Bin(compared, p2).
+    """
+    if n < 2 or len(words) < 2:
+        return 0, 0
+    order = rng.permutation(n)
+    first, second = (_columns(words, n, half) for half in (order[: n // 2], order[n // 2 :]))
+    first, second = first[:MOST_MATCHED], second[:MOST_MATCHED]
+    a, b, distance = _greedy_matching(first)
+    kept = np.argsort(distance, kind="stable")[: max(1, round(KEPT_MATCHES * len(a)))]
+    differ = int(np.bitwise_count(second[a[kept]] ^ second[b[kept]]).sum())
+    return differ, len(kept) * (n - n // 2)
+
+
+def _columns(words: Words, n: int, chosen: NDArray[np.int64]) -> Words:
+    """The rows with only these columns, a block at a time."""
+    step = max(1, (1 << 22) // n)
+    return np.concatenate(
+        [pack(unpack(words[a : a + step], n)[:, chosen]) for a in range(0, len(words), step)]
+    )
+
+
+def _greedy_matching(words: Words) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]:
+    """Disjoint pairs: each row in turn with the nearest row still free."""
+    free = np.arange(len(words))
+    pairs, distances = [], []
+    while len(free) > 1:
+        away = backend().hamming(words[free[1:]], words[free[0]][None])[:, 0]
+        nearest = int(away.argmin())
+        pairs.append((free[0], free[nearest + 1]))
+        distances.append(int(away[nearest]))
+        free = np.delete(free[1:], nearest)
+    a, b = np.array(pairs).T
+    return a, b, np.array(distances)
+
+
+def _closest(words: Words, labels: NDArray[np.int64], n: int) -> tuple[int, int]:
+    """Least distance between rows of different labels, and pairs of equal rows of one label."""
+    gap, equal = n + 1, 0
+    for start in range(0, len(words), 256):
+        block, rest = words[start : start + 256], words[start:]
+        distance = backend().hamming(block, rest)
+        same = labels[start : start + 256, None] == labels[None, start:]
+        later = np.arange(len(rest))[None, :] > np.arange(len(block))[:, None]
+        gap = min(gap, int(np.where(same, n + 1, distance).min()))
+        equal += int(np.count_nonzero((distance == 0) & same & later))
+    return gap, equal

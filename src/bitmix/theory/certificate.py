@@ -1,0 +1,231 @@
+"""A sharper certificate: how likely Algorithm 1 returns exactly the true templates."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bitmix.theory import checks, events
+from bitmix.theory.events import Point
+from bitmix.theory.guarantee import seeds_of
+
+_WRONG_MASS_SHARES = (0.4, 0.2, 0.1, 0.03, 0.01, 1e-3, 1e-5, 1e-8)
+_EXCEPTIONS = (0, 1, 2, 4, 8)
+_LARGEST_SUBSET = 64  # smaller t than the proof allows are allowed too
+_LARGEST_SQUARE = 40  # t up to which the law of a pair of means is tabulated
+_UNDERFLOW = 1e-250  # an expectation that came out as 0 is below this
+_ROUNDING = 1 + 1e-9  # sums and special functions err by far less
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """An upper bound on the probability that Algorithm 1 misses the exact templates."""
+
+    n: int
+    m: int
+    k: int
+    q: float
+    n_seeds: int
+    pruning: str
+    delta: float
+    failure_terms: Mapping[str, float]
+    """One bound an event; their sum is the failure probability."""
+    failure_probability: float
+    """At most 1."""
+    constants: Mapping[str, float]
+    """The free constants of the proof, as chosen: U0, r, t, h, Dmax."""
+    notes: tuple[str, ...]
+    """Where a bound stands in for an exact law."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether exact recovery is certified with probability 1 - δ."""
+        return self.failure_probability <= self.delta
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, for JSON."""
+        return {**asdict(self), "holds": self.holds}
+
+    def __str__(self) -> str:
+        verdict = "certified" if self.holds else "not certified"
+        lines = [
+            f"Exact recovery {verdict}: failure ≤ {self.failure_probability:.4g} "
+            f"(δ = {self.delta:g}) at n = {self.n:,}, m = {self.m:,}, k = {self.k}, q = {self.q:g}, "
+            f"{self.n_seeds} seeds, pruning {self.pruning}"
+        ]
+        lines += [f"    {value:10.3g}  {name}" for name, value in self.failure_terms.items()]
+        lines += [f"    note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{name}</td><td>{value:.3g}</td></tr>"
+            for name, value in self.failure_terms.items()
+        )
+        verdict = "certified" if self.holds else "not certified"
+        return (
+            f"<p>Exact recovery <b>{verdict}</b>: failure ≤ {self.failure_probability:.4g}</p>"
+            f"<table>{rows}</table>"
+        )
+
+
+def certificate(
+    n: int,
+    m: int,
+    k: int,
+    q: float,
+    distances: ArrayLike,
+    weights: ArrayLike,
+    *,
+    delta: float = 0.1,
+    n_seeds: int | Literal["best"] | None = None,
+    pruning: Literal["l1", "hamming"] = "l1",
+) -> Certificate:
+    """Bound the probability that Algorithm 1 does not return exactly the true templates.
+
+    Parameters
+    ----------
+    n, m, k : int
+        Columns, rows, templates (k ≥ 2).
+    q : float
+        Noise level, in (0, ½).
+    distances : number or array, shape (k, k)
+        d_ij between the templates, in columns. Fractions are rounded down.
+    weights : array, shape (k,)
+        w_i, sum 1.
+    delta : float
+        δ: decides `holds` and, with the least weight, the paper's number of seeds.
+    n_seeds : int or "best", optional
+        l. By default the paper's ⌈l⌉; "best" searches for the l with the least bound.
+    pruning : {"l1", "hamming"}
+        The distance of step 6, as in `TwoRoundEM`.
+
+    Notes
+    -----
+    The bound is for this parameter point. It need not fall with m or rise with q: for ranges
+    evaluate a grid. Free constants of the proof are searched on a fixed grid, never on data.
+
+    Examples
+    --------
+    >>> from bitmix.theory import certificate
+    >>> certificate(45, 300, 2, 0.1, 45, [0.5, 0.5]).holds
+    True
+    """
+    n, m, k = checks.count(n, "n"), checks.count(m, "m"), checks.count(k, "k")
+    if k < 2:
+        raise ValueError(f"k must be at least 2: one template needs no certificate, got {k}")
+    q, delta = checks.unit(q, "q", 0.5), checks.unit(delta, "delta", 1.0)
+    if pruning not in ("l1", "hamming"):
+        raise ValueError(f"pruning must be 'l1' or 'hamming', got {pruning!r}")
+    d, w = checks.distances(distances, k, n), checks.weights(weights, k)
+    paper = math.ceil(seeds_of(float(w.min()), delta))
+    if n_seeds == "best":
+        tries = sorted({int(l) for l in np.geomspace(k + 2, max(k + 3, min(m, 4 * paper)), 24)})
+    else:
+        tries = [paper if n_seeds is None else checks.count(n_seeds, "n_seeds")]
+    found = (_at(Point(n, m, q, d, w, l), delta, pruning) for l in tries)
+    return min(found, key=lambda c: c.failure_probability)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Free constants of the proof and what they lead to."""
+
+    terms: dict[str, float]
+    constants: dict[str, float]
+
+    @property
+    def total(self) -> float:
+        return math.fsum(self.terms.values())
+
+
+def _at(point: Point, delta: float, pruning: str) -> Certificate:
+    best = min(_Search(point, delta, pruning).choices(), key=lambda c: c.total, default=None)
+    notes = []
+    if point.n > events.LONGEST_EXACT_LAW:
+        notes.append(f"n > {events.LONGEST_EXACT_LAW:,}: round 1 by Chernoff's bound")
+    if best is None:
+        notes.append("too few rows or seeds for the argument: nothing is certified")
+        best = _Choice({"no valid choice of constants": 1.0}, {})
+    return Certificate(
+        point.n, point.m, point.k, point.q, point.l, pruning, delta, best.terms,
+        min(1.0, best.total * _ROUNDING), best.constants, tuple(notes),
+    )  # fmt: skip
+
+
+class _Search:
+    """Every combination of constants on the grid that the proof admits."""
+
+    def __init__(self, point: Point, delta: float, pruning: str) -> None:
+        self.point, self.delta, self.pruning = point, delta, pruning
+        self.Dmax, self.far = events.farthest_pair(point, delta * 1e-4)
+        self.rounding = {h: events.wrong_bit(point, h) for h in _EXCEPTIONS}
+        self.stray = cache(lambda t, need: events.stray_rows(point, t, need))
+        self.starved = cache(lambda r, t: events.starved_cluster(point, r, t))
+        self.selection = cache(self._selection)
+
+    def choices(self) -> Iterator[_Choice]:
+        point, delta = self.point, self.delta
+        if point.l > point.m or point.m < 3:
+            return
+        coverage = events.missed_cluster(point)
+        for U0, noise in events.noise_candidates(point, delta):
+            lam = events.log_odds(U0, point.n)
+            wrong = max(events.expected_wrong_mass(point, lam), _UNDERFLOW)
+            for share in _WRONG_MASS_SHARES:
+                r = wrong / (share * delta)
+                if r < point.W / 2:
+                    fixed = {
+                        "E0 a cluster without a seed": coverage,
+                        "E1 noise estimate too high": noise,
+                        "E2 wrong mass in round 1": share * delta,
+                        "two rows too far apart": self.far,
+                    }
+                    for t in _subset_sizes(point.W - r):
+                        yield from self._finish(fixed, U0, lam, r, t)
+
+    def _finish(
+        self, fixed: dict[str, float], U0: int, lam: float, r: float, t: int
+    ) -> Iterator[_Choice]:
+        """E3-E6 for given U0, r and t; h takes what is best."""
+        point = self.point
+        s = _up(2 * r / point.W * self.Dmax)
+        decided = math.log(2 * point.m * (point.k - 1)) / lam
+        follows = self.pruning == "hamming" and point.k == 2  # selection follows from E4 then
+        stray = self.stray(t, _up(max(decided, s) + s if follows else decided + s))
+        selection = 0.0 if follows else self.selection(t, s)
+        if not math.isfinite(stray + selection):
+            return
+        allowed = (0,) if follows else _EXCEPTIONS
+        h = min(allowed, key=lambda h: stray / (h + 1) + self.rounding[h])
+        terms = {
+            **fixed,
+            "E3 a cluster starves": self.starved(_up(r), t),
+            "E4 rows astray in round 2": stray / (h + 1),
+            "E5 two templates of one cluster kept": selection,
+            "E6 a bit outvoted by flips": self.rounding[h],
+        }
+        yield _Choice(terms, {"U0": U0, "r": r, "t": t, "h": h, "Dmax": self.Dmax})
+
+    def _selection(self, t: int, s: float) -> float:
+        if self.pruning == "l1":
+            return events.wrong_selection(self.point, t, s)
+        return events.wrong_hamming_selection(self.point, min(t, _LARGEST_SQUARE), s)
+
+
+def _up(x: float) -> float:
+    """Rounded up to three digits: larger needs are safe, and equal ones are computed once."""
+    if x < 1e-9:
+        return 1e-9
+    unit = 10.0 ** (math.floor(math.log10(x)) - 2)
+    return math.ceil(x / unit) * unit
+
+
+def _subset_sizes(most: float) -> list[int]:
+    """t: as large as the proof allows, and some smaller ones."""
+    top = max(1, min(math.floor(most), _LARGEST_SUBSET))
+    return sorted({1, 2, 3, max(1, top // 4), max(1, top // 2), top} & set(range(1, top + 1)))

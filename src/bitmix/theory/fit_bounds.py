@@ -1,0 +1,56 @@
+"""The probabilities behind the certificate of a fit: numbers in, numbers out."""
+
+import math
+
+import numpy as np
+from scipy import stats
+
+from bitmix.theory.tails import Floats, log_upper_tail, upper_tail
+
+
+def upper_limit(successes: int, trials: int, error: float) -> float:
+    """Clopper–Pearson upper limit: above the true rate but for probability `error`."""
+    if trials < 1 or successes >= trials:
+        return 1.0
+    return float(stats.beta.ppf(1 - error, successes + 1, trials - successes))
+
+
+def interval(successes: int, trials: int, error: float) -> tuple[float, float]:
+    """Two-sided Clopper–Pearson interval with coverage at least 1 - error."""
+    low = 0.0
+    if successes > 0:
+        low = float(stats.beta.ppf(error / 2, successes, trials - successes + 1))
+    return low, upper_limit(successes, trials, error / 2)
+
+
+def noise_of_pair(p2: float) -> float:
+    """q ≤ ½ with 2q(1-q) = p2; ½ where there is none."""
+    return 0.5 if p2 >= 0.5 else p2 / (1 + math.sqrt(1 - 2 * p2))
+
+
+def least_gap(m: int, n: int, p2: float, error: float) -> int:
+    """ℓ(p2): least L with C(m,2)·P(Bin(n, p2) ≥ L) ≤ error; n + 1 where even n is too likely."""
+    log_pairs = math.log(max(1.0, m * (m - 1) / 2))
+    low, high = 0, n + 1  # P(Bin ≥ n+1) = 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        if log_pairs + float(log_upper_tail(n, p2, middle)) <= math.log(error):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def outvoted(sizes: Floats, n: int, q: float) -> float:
+    """n·Σ_i P(Bin(M_i, q) ≥ M_i/2): some majority is wrong, at noise q or less."""
+    return float(n * np.sum(upper_tail(sizes, min(q, 0.5), sizes / 2)))
+
+
+def overturned(sizes: Floats, votes: Floats, n: int) -> float:
+    """n·k·max P(Bin(M_i, ½) ≥ v_i), v_i the weakest winning vote: needs no common noise."""
+    return float(n * len(sizes) * np.max(upper_tail(sizes, 0.5, votes)))
+
+
+def poisson_quantile(mean: float, error: float) -> int:
+    """Least count that a Poisson variable of this mean exceeds with probability at most `error`."""
+    return int(stats.poisson.isf(error, mean)) if mean > 0 else 0

@@ -1,0 +1,88 @@
+"""Limits no method can beat, to put beside what is certified."""
+
+import itertools
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from bitmix.theory import checks
+from bitmix.theory.tails import Floats, window
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What even perfect knowledge cannot do."""
+
+    label_error: float
+    """Bayes error of labelling a row with templates, q and w known: exact for k = 2; for more
+    templates the largest pairwise error, a lower bound on it."""
+    recovery_uniform: float
+    """Largest probability of finding all templates with every label known, if templates are
+    independent and uniform: majority vote in each cluster (for k > 2 an upper bound on it)."""
+    recovery_masks: float
+    """Largest probability of finding all templates when labels **and** the columns in which
+    templates differ are known: one majority vote over all rows. The valid limit at a fixed
+    distance pattern, where pooling clusters can beat `recovery_uniform`."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def limit(n: int, m: int, k: int, q: float, distances: ArrayLike, weights: ArrayLike) -> Limit:
+    """Limits at one parameter point; arguments as in `certificate`.
+
+    Examples
+    --------
+    >>> from bitmix.theory import limit
+    >>> at = limit(45, 20, 2, 0.2, 45, [0.5, 0.5])
+    >>> round(at.recovery_uniform, 3), round(at.recovery_masks, 3)
+    (0.167, 0.931)
+    """
+    n, m, k = checks.count(n, "n"), checks.count(m, "m"), checks.count(k, "k")
+    q = checks.unit(q, "q", 0.5)
+    d, w = checks.distances(distances, k, n), checks.weights(weights, k)
+    pairs = itertools.combinations(range(k), 2)
+    label = max((pair_error(int(d[i, j]), q, w[i], w[j]) for i, j in pairs), default=0.0)
+    return Limit(
+        label, _recovery_uniform(n, m, q, w), math.exp(n * math.log1p(-float(vote_error(m, q))))
+    )
+
+
+def pair_error(d: int, q: float, w_i: float, w_j: float) -> float:
+    """Σ_x min(w_i f_i(x), w_j f_j(x)): only the flips f on the d differing columns tell.
+
+    Seen from j the same row has d - f flips. Where i explains f better (f below the crossing
+    point), j's share is lost, and the other way round.
+    """
+    crossing = (d + math.log(w_i / w_j) / math.log((1 - q) / q)) / 2  # i is likelier for f below
+    lost_i = stats.binom.sf(math.ceil(crossing) - 1, d, q) if crossing > 0 else 1.0
+    lost_j = stats.binom.sf(math.floor(d - crossing), d, q) if d - crossing >= 0 else 1.0
+    return float(w_i * lost_i + w_j * lost_j)
+
+
+def vote_error(rows: ArrayLike, q: float) -> Floats:
+    """Probability that a majority vote over so many rows gets a bit wrong, ties by a fair coin."""
+    M = np.asarray(rows, dtype=np.float64)
+    half = np.floor(M / 2)
+    tie = np.where(M % 2 == 0, stats.binom.pmf(half, M, q), 0.0)
+    return np.asarray(stats.binom.sf(half, M, q) + tie / 2)
+
+
+def _recovery_uniform(n: int, m: int, q: float, w: Floats) -> float:
+    """E Π_i (1 - e(M_i))^n. For k > 2 the factors are negatively associated, so Π E bounds it."""
+
+    def right(sizes: Floats) -> Floats:
+        return np.asarray(np.exp(n * np.log1p(-vote_error(sizes, q))))
+
+    if len(w) == 2:
+        sizes, chance, missed = window(m, float(w[0]))
+        return min(1.0, float(np.sum(chance * right(sizes) * right(m - sizes))) + missed)
+    product = 1.0
+    for weight in w if len(w) > 1 else ():
+        sizes, chance, missed = window(m, float(weight))
+        product *= min(1.0, float(np.sum(chance * right(sizes))) + missed)
+    return product if len(w) > 1 else float(right(np.array([float(m)]))[0])
