@@ -18,6 +18,7 @@ from bitmix.errors import FewRowsWarning, FewSurvivorsWarning, InputError, NoStr
 from bitmix.kernels import fixed
 from bitmix.metrics import templates_recovered
 from bitmix.mixture import Mixture
+from bitmix.randomness import stream
 
 quiet = pytest.mark.filterwarnings("ignore::bitmix.errors.BitmixWarning")
 
@@ -62,7 +63,7 @@ def test_a_step_is_the_papers_step_to_the_proved_bound(kernels, seed):
 def test_the_fit_is_algorithm_1(kernels, planted, seed):
     rows, _, _ = planted
     model = TwoRoundEM(3, n_seeds=25, random_state=seed).fit(rows[:200])
-    rng = np.random.default_rng([seed, 0])
+    rng = stream(seed, "seeds")
     numbers = seeds.indices(200, 25, rng)
     T, w, q0 = algorithm1(rows[:200].to_dense(), numbers, 3, lambda count: int(rng.integers(count)))
     order = np.argsort(-w)
@@ -192,14 +193,22 @@ def test_farthest_first():
     assert sorted(prune.farthest_first(means, 5, Pick(4), "l1").tolist()) == [0, 1, 2, 3, 4]
 
 
-def test_expected_hamming_sees_past_the_blur_of_averages():
-    """ℓ1 calls the half-blurred template far; the expected distance between rows does not."""
-    means = np.array([[0.0] * 4, [0.5, 0.5, 0.5, 0.5], [1, 0, 0, 0.9]])
-    assert prune.farthest_first(means, 2, Pick(0), "l1").tolist() == [0, 1]
+def test_expected_hamming_and_l1_choose_differently():
+    """From a blurred template the sharp one is far in ℓ1, the equally blurred one in bits."""
+    means = np.array([[0.5, 0.5, 0.5, 0.2], [0.5, 0.5, 0.5, 0.8], [0.9, 0.9, 0.9, 0.2]])
+    assert prune.farthest_first(means, 2, Pick(0), "l1").tolist() == [0, 2]
+    assert prune.farthest_first(means, 2, Pick(0), "hamming").tolist() == [0, 1]
     hamming = prune._ExpectedHamming(means)
     expected = [[(s * (1 - t) + t * (1 - s)).sum() for t in means] for s in means]
     got = [hamming(i) / hamming.one**2 for i in range(3)]
     np.testing.assert_allclose(got, expected, atol=1e-8)
+
+
+def test_components_are_ordered_by_weight_then_bits():
+    means = np.array([[1.0, 0, 1], [0, 1, 1], [0, 0.9, 1], [1, 1, 1]])
+    mixture = Mixture(means, np.array([0.2, 0.2, 0.2, 0.4]), 0.1).ordered()
+    assert mixture.weights.tolist() == [0.4, 0.2, 0.2, 0.2]
+    assert mixture.templates.tolist() == [[1, 1, 1], [0, 1, 1], [0, 1, 1], [1, 0, 1]]
 
 
 def test_pruning_can_use_expected_hamming(planted):
@@ -477,7 +486,7 @@ def test_classic_likelihood_is_kept_over_starts(planted):
 
     singles = []
     for start in range(6):
-        rng = np.random.default_rng([9, start])
+        rng = stream(9, "seeds", start)
         templates = rows[seeds.indices(600, 3, rng)].to_dense()
         singles.append(ClassicEM(3, init=templates, noise=0.1, max_iter=5).fit(rows))
     best = ClassicEM(3, n_init=6, noise=0.1, max_iter=5, random_state=9).fit(rows)

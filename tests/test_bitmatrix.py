@@ -68,8 +68,14 @@ def test_it_looks_like_a_matrix(bits):
     assert BitMatrix.from_dense(bits[:, :-1]) != X
     assert X != "bits"
     assert repr(X) == "BitMatrix(50 rows × 70 columns, 800 bytes)"
-    with pytest.raises(IndexError, match="rows only"):
-        X[0, 1]
+    np.testing.assert_array_equal(X[[3, 1], ...].to_dense(), bits[[3, 1]])
+    np.testing.assert_array_equal(X[2:4, :].to_dense(), bits[2:4])
+    np.testing.assert_array_equal(X[np.array(3)], bits[3])
+    np.testing.assert_array_equal(X[np.uint8(3)], bits[3])
+    assert X[[]].shape == (0, 70)
+    for wrong in ((0, 1), None, True, 1.5, "a", [[0, 1]], [0.5], (0, 1, 2)):
+        with pytest.raises(IndexError, match="indexed by rows"):
+            X[wrong]
     with pytest.raises(IndexError):
         X[50]
     with pytest.raises(ValueError, match="without a copy"):
@@ -106,8 +112,16 @@ def test_binarize_reads_values_above_the_threshold_as_one():
         (np.empty((0, 3)), r"0 sample\(s\)"),
         (np.empty((3, 0)), r"0 feature\(s\)"),
         ([[0, 1], [1]], "rows of equal length"),
-        ([["a", "b"]], "0 and 1, got text"),
+        ([["a", "b"]], "0 and 1, got values of type <U1"),
         ([[1j]], "Complex"),
+        ("rows.csv", "text 'rows.csv': read the file first"),
+        (pl.LazyFrame({"a": [0, 1]}), "lazy LazyFrame: call .collect"),
+        (pd.DataFrame({"a": ["0", "1"]}), r"got '0' at row 0, column 0 \('a'\)"),
+        (pl.DataFrame({"a": ["0", "1"]}), r"got '0' at row 0"),
+        (np.ma.masked_array([[0, 1]], mask=[[0, 1]]), "masked at row 0, column 1"),
+        (np.array([["2020-01-01"]], dtype="M8[D]"), "type datetime64"),
+        (np.array([[10**400, 0]], dtype=object), "row 0, column 0"),
+        (np.array([[{}, 0]], dtype=object), "got dict at row 0, column 0"),
     ],
 )
 def test_bad_input_is_named(X, words):
@@ -184,6 +198,11 @@ def test_damaged_files_are_refused(tmp_path, bits):
     refused(good.replace(b'"rows": 50', b'"rows": 1e'), "damaged")
     refused(good.replace(b'"rows": 50', b'"rows":9**'), "damaged")
     refused(good[:-1] + b"\xff", "bits are set past its last column")
+    refused(good.replace(b'"version": 1', b'"version":[]'), "version")
+    deep = b"[" * 200_000
+    refused(good[:8] + len(deep).to_bytes(8, "little") + deep, "damaged")
+    huge = b'{"format": "bits", "version": 1, "rows": 0, "columns": 1' + b"0" * 30 + b"}"
+    refused(good[:8] + len(huge).to_bytes(8, "little") + huge, "claims 0 rows")
     with pytest.raises(FileNotFoundError):
         BitMatrix.open(tmp_path / "absent.bits")
 
@@ -201,6 +220,50 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, bits, monkeypatch):
     monkeypatch.undo()
     assert BitMatrix.open(tmp_path / "x.bits") == X
     assert [path.name for path in tmp_path.iterdir()] == ["x.bits"]
+
+
+class OnlyInterchange:
+    """A table that offers nothing but the dataframe interchange protocol."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __dataframe__(self, **options):
+        return self.table.__dataframe__(**options)
+
+
+def test_tables_are_read_through_the_interchange_protocol(bits):
+    table = OnlyInterchange(pl.DataFrame(bits))
+    assert BitMatrix.from_dense(table) == BitMatrix.from_dense(bits)
+
+
+@pytest.mark.parametrize("threshold", [-1, 0, 0.5, 1, 5])
+def test_binarize_does_not_depend_on_the_container(bits, threshold):
+    expected = BitMatrix.from_dense(bits > threshold)
+    for source in (
+        bits,
+        bits.astype(bool),
+        BitMatrix.from_dense(bits),
+        scipy.sparse.csr_array(bits),
+    ):
+        assert BitMatrix.from_dense(source, binarize=threshold) == expected
+    for wrong in (np.nan, "0.5", None.__class__):
+        with pytest.raises(InputError, match="binarize"):
+            BitMatrix.from_dense(bits, binarize=wrong)
+
+
+def test_it_goes_through_model_selection(planted):
+    rows, labels, _ = planted
+    from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+
+    part, rest, _, _ = train_test_split(rows, labels, random_state=0)
+    assert isinstance(part, BitMatrix)
+    assert len(part) + len(rest) == 600
+    scores = cross_val_score(TwoRoundEM(3, random_state=0), rows, cv=3, error_score="raise")
+    dense = cross_val_score(TwoRoundEM(3, random_state=0), rows.to_dense(), cv=3)
+    np.testing.assert_array_equal(scores, dense)
+    search = GridSearchCV(TwoRoundEM(random_state=0), {"n_components": np.arange(2, 4)}, cv=3)
+    assert search.fit(rows).best_params_["n_components"] == 3
 
 
 def test_it_goes_through_a_pipeline(planted):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bitmix.datasets import _bernoulli, make_templates, paper_pair, sample_mixture
+from bitmix.datasets import _bernoulli, _differing, make_templates, paper_pair, sample_mixture
 from bitmix.errors import InputError
 
 
@@ -23,7 +23,8 @@ def test_the_closest_templates_differ_as_asked(k, n, separation, seed):
     templates = make_templates(k, n, separation=separation, random_state=seed)
     assert templates.shape == (k, n)
     assert templates.dtype == np.uint8
-    assert closest(templates) == math.floor(separation * n)
+    assert closest(templates) == _differing(separation, n)
+    assert abs(_differing(separation, n) - separation * n) <= 1
 
 
 def test_separations_up_to_the_possible():
@@ -91,7 +92,7 @@ def test_sampling_is_packed_throughout():
         (([[0, 1]], [0.5], 0.1, 5), "sum 1"),
         (([[0, 1]], [0.5, 0.5], 0.1, 5), "1 numbers"),
         (([[0, 1], [1, 1]], [-0.5, 1.5], 0.1, 5), "weights"),
-        (([[0, 1]], [1], 0.6, 5), "noise"),
+        (([[0, 1]], [1], 0.6, 5), "noise must lie between 0 and 0.5, got 0.6"),
         (([[0, 1]], [1], 0.1, 0), "m must be at least 1"),
         (([[0, 2]], [1], 0.1, 5), "got 2 at row 0"),
     ],

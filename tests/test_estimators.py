@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -160,6 +161,18 @@ def test_a_model_keeps_names_starts_and_odd_seeds(planted, tmp_path):
         again.predict(table.rename(columns={"gene 0": "other"}))
 
 
+def test_numpy_parameters_can_be_saved(planted, tmp_path):
+    import scipy.sparse
+
+    rows, _, truth = planted
+    TwoRoundEM(np.int64(3), noise=np.float32(0.1), random_state=np.int64(1)).fit(rows).save(
+        tmp_path / "a"
+    )
+    assert TwoRoundEM.load(tmp_path / "a").n_components == 3
+    ClassicEM(3, init=scipy.sparse.csr_array(truth)).fit(rows).save(tmp_path / "b")
+    np.testing.assert_array_equal(ClassicEM.load(tmp_path / "b").init, truth)
+
+
 class Evil:
     def __reduce__(self):
         return (pytest.fail, ("loading a model ran code",))
@@ -206,6 +219,12 @@ def test_files_that_are_no_models_are_refused(fitted, tmp_path):
         (lambda h, a: a.update(means=a["means"] + 1), "damaged: means"),
         (lambda h, a: a.update(means=a["means"] * np.nan), "damaged: means"),
         (lambda h, a: a.pop("means"), "damaged: 'means'"),
+        (lambda h, a: h["fitted"].update(n_features_in_=201), "damaged: 200 columns, 201 claimed"),
+        (lambda h, a: h["fitted"].update(seed_="x"), "damaged: seed_ must be a number"),
+        (lambda h, a: h["params"].update(n_components=77), "damaged: 3 templates"),
+        (lambda h, a: h.update(feature_names=["a"]), "damaged: feature_names"),
+        (lambda h, a: h.update(feature_names={"a": 1}), "damaged: feature_names"),
+        (lambda h, a: h["history"][0].update(log_likelihood="<script>"), "damaged: could not"),
     ],
 )
 def test_damaged_models_are_refused(fitted, tmp_path, change, words):
@@ -219,8 +238,45 @@ def test_damaged_models_are_refused(fitted, tmp_path, change, words):
         type(fitted).load(path)
 
 
+def zip_with(path, name, data):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(name, data)
+
+
+def test_hostile_archives_are_refused(fitted, tmp_path):
+    path = tmp_path / "model"
+
+    def refused(words):
+        with pytest.raises(FileFormatError, match=words):
+            type(fitted).load(path)
+
+    def header(text):
+        with path.open("wb") as file:
+            np.savez(file, header=np.frombuffer(text.encode(), np.uint8))
+
+    for text in ("[1]", '"a"', "null"):
+        header(text)
+        refused("format None")
+    header("[" * 200_000)
+    refused("damaged")
+    zip_with(path, "header", b"no npy at all")
+    refused("damaged")
+    claim = b"{'descr': '<f8', 'fortran_order': False, 'shape': (10000000000000,), }"
+    claim = claim.ljust(117) + b"\n"
+    zip_with(path, "header.npy", b"\x93NUMPY\x01\x00v\x00" + claim)
+    refused("claims more than the archive holds")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.npy", bytes(1 << 26))
+    refused("claim to hold")
+    fitted.save(path)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    refused("damaged")
+
+
 def test_nothing_is_written_where_saving_fails(fitted, tmp_path):
-    with pytest.raises(OSError, match="absent"):
+    with pytest.raises(FileNotFoundError, match="no folder .*absent to write model into"):
         fitted.save(tmp_path / "absent" / "model")
     assert list(tmp_path.iterdir()) == []
 
@@ -235,13 +291,14 @@ def test_nothing_is_written_where_saving_fails(fitted, tmp_path):
         ({"rounds": 2.5}, "rounds must be a whole number, got 2.5"),
         ({"n_components": 0}, "n_components must be at least 1, got 0"),
         ({"n_components": 31}, "n_components must be at most .*n_samples=30, got 31"),
-        ({"n_seeds": 1}, "n_seeds must be at least 2, got 1"),
+        ({"n_seeds": 1}, "n_seeds must be at least n_components = 2, got 1"),
         ({"n_seeds": 31}, "n_seeds must be at most .*30, got 31"),
         (
             {"n_seeds": None, "min_weight": 0.6},
             "min_weight must be at most 1/n_components = 0.5, got 0.6",
         ),
         ({"min_weight": 0}, "min_weight"),
+        ({"n_seeds": None, "delta": float("nan")}, "delta"),
         ({"delta": 1}, "delta must lie strictly between 0 and 1, got 1"),
         ({"n_init": 0}, "n_init must be at least 1, got 0"),
         ({"noise": 0}, "noise must lie strictly between 0 and 0.5, got 0"),
@@ -267,7 +324,55 @@ def test_bad_parameters_of_classic_are_named(params, words):
         ClassicEM(**params).fit(random_bits(30, 9, 0))
 
 
+@pytest.mark.filterwarnings("ignore::bitmix.errors.BitmixWarning")
+@pytest.mark.parametrize("params", [{"min_weight": 5e-324}, {"delta": 5e-324}])
+def test_extreme_parameters_are_capped(params):
+    model = TwoRoundEM(2, random_state=0, **params).fit(random_bits(30, 9, 0))
+    assert model.n_seeds_ == 7
+
+
+def test_a_failed_refit_leaves_the_old_model(planted):
+    rows, _, _ = planted
+    model = TwoRoundEM(3, random_state=0).fit(rows)
+    before = {name: value for name, value in vars(model).items() if name.endswith("_")}
+    for params in ({"rounds": 1}, {"n_components": 10_000}, {"binarize": "x"}):
+        with pytest.raises(InputError):
+            clone(model).set_params(**params).fit(rows.to_dense()[:, :5])
+        broken = model.set_params(**params)
+        with pytest.raises(InputError):
+            broken.fit(rows.to_dense()[:, :5])
+        model.set_params(rounds=2, n_components=3, binarize=None)
+    after = {name: value for name, value in vars(model).items() if name.endswith("_")}
+    assert before.keys() == after.keys()
+    assert all(before[name] is after[name] for name in before)
+
+
+def test_new_rows_are_new():
+    """Data, fit and sample from one number share no random stream."""
+    truth = np.random.default_rng(0).integers(2, size=(3, 200))
+    X, labels = sample_mixture(truth, [0.5, 0.3, 0.2], 0.1, 600, 7)
+    model = TwoRoundEM(3, noise=0.1, random_state=7).fit(X)
+    Y, other = model.sample(600)
+    assert (X.words == Y.words).all(axis=1).mean() == 0
+    # labels agree by chance only: 600 draws, at most .38 + 6 standard deviations (below 10^-8)
+    found = model.predict(X)
+    assert (found == other).mean() < 0.38 + 6 * np.sqrt(0.38 * 0.62 / 600)
+
+
+def test_the_callers_decimal_context_does_not_matter(planted):
+    import decimal
+
+    rows, _, _ = planted
+    expected = TwoRoundEM(3, random_state=0).fit(rows)
+    with decimal.localcontext(decimal.Context(prec=3, traps=[decimal.Inexact])):
+        again = TwoRoundEM(3, random_state=0).fit(rows)
+    np.testing.assert_array_equal(expected.means_, again.means_)
+    assert expected.history_[0].log_likelihood == again.history_[0].log_likelihood
+
+
 def test_bad_rows_are_named(fitted):
+    with pytest.raises(InputError, match="0 sample"):
+        fitted.predict(random_bits(5, 200, 0)[:0])
     with pytest.raises(ValueError, match="X has 7 features, but .* is expecting 200"):
         fitted.predict(random_bits(5, 7, 0))
     with pytest.raises(InputError, match="got 3 at row 0, column 0"):

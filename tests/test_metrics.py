@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from bitmix import BitMatrix
 from bitmix.errors import InputError
@@ -51,7 +52,8 @@ def test_excess_error_by_hand():
     # oracle: [0, 0, 0, .5] and all ones, at distances .5 and 0
     assert excess_error(means, P, X, labels).tolist() == [0.25, 0.25]
     oracle = [[0, 0, 0, 0.5], [1, 1, 1, 1]]
-    assert excess_error(oracle, P, np.asarray(X), labels).tolist() == [0, 0]
+    for same in (np.asarray(X), X.to_dense().tolist(), scipy.sparse.csr_array(X.to_dense())):
+        assert excess_error(oracle, P, same, labels).tolist() == [0, 0]
 
 
 def test_bad_input_is_named():
@@ -59,6 +61,10 @@ def test_bad_input_is_named():
         conditional_purity([1, 2], [1])
     with pytest.raises(InputError, match="at least 1"):
         conditional_entropy([], [])
+    with pytest.raises(InputError, match="round means first"):
+        templates_recovered([[0.9, 0.1]], [[1, 0]])
+    with pytest.raises(InputError, match="0 and 1"):
+        templates_recovered([[256, 0]], [[0, 0]])
     with pytest.raises(InputError, match="columns"):
         templates_recovered([[1, 0]], [[1, 0, 1]])
     with pytest.raises(InputError, match="one shape"):

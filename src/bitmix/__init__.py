@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from bitmix import datasets as datasets
     from bitmix import errors as errors
     from bitmix import metrics as metrics
+    from bitmix import theory as theory
+    from bitmix.certify import certify_fit as certify_fit
     from bitmix.estimators import ClassicEM as ClassicEM
     from bitmix.estimators import TwoRoundEM as TwoRoundEM
     from bitmix.rows.packed import BitMatrix as BitMatrix
@@ -21,11 +23,22 @@ __version__ = "0.1.0"
 _HOME = {
     "BitMatrix": "bitmix.rows.packed",
     "ClassicEM": "bitmix.estimators",
+    "certify_fit": "bitmix.certify",
     "TwoRoundEM": "bitmix.estimators",
 }
-_MODULES = ("datasets", "errors", "metrics")
+_MODULES = ("datasets", "errors", "metrics", "theory")
 
-__all__ = ["BitMatrix", "ClassicEM", "TwoRoundEM", "__version__", "datasets", "errors", "metrics"]
+__all__ = [
+    "BitMatrix",
+    "ClassicEM",
+    "TwoRoundEM",
+    "__version__",
+    "certify_fit",
+    "datasets",
+    "errors",
+    "metrics",
+    "theory",
+]
 
 
 def __getattr__(name: str) -> Any:

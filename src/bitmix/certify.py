@@ -19,6 +19,7 @@ from bitmix.errors import InputError
 from bitmix.kernels import backend
 from bitmix.kernels.bits import Words, pack, unpack
 from bitmix.model_checks import ModelCheck, model_checks
+from bitmix.randomness import seed_of, stream
 from bitmix.rows import as_rows
 from bitmix.rows.packed import BitMatrix
 from bitmix.theory import fit_bounds
@@ -119,12 +120,12 @@ def certify_fit(
     FitCertificate
     """
     alpha = checks.between(alpha, "alpha", 0, 1)
-    seed = checks.seed(random_state)
+    seed = seed_of(random_state)
     rows, T = as_rows(X), BitMatrix.from_dense(templates)
     m, n = rows.shape
     if T.shape[1] != n:
         raise InputError(f"templates must have the {n} columns of X, got {T.shape[1]}")
-    rng = np.random.default_rng(seed)
+    rng = stream(seed, "certificate")
     words = rows.take(indices(m, MOST_ROWS, rng) if m > MOST_ROWS else np.arange(m))
     labels = backend().hamming(words, T.words).argmin(axis=1)
     evidence = gather(words, labels, T, rng)

@@ -4,8 +4,6 @@ import operator
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import numpy as np
-
 from bitmix.errors import InputError
 from bitmix.kernels.fixed import MAX_COMPONENTS, MAX_ROWS
 
@@ -17,26 +15,34 @@ def optional(check: Callable[..., T], value: Any, *args: Any, **kwargs: Any) -> 
     return None if value is None else check(value, *args, **kwargs)
 
 
-def whole(value: Any, name: str, *, least: int) -> int:
+def whole(value: Any, name: str, *, least: int, remedy: str = "") -> int:
     """A whole number from `least`."""
     try:
         number = operator.index(value)
     except TypeError:
         raise InputError(f"{name} must be a whole number, got {value!r}") from None
     if number < least:
-        raise InputError(f"{name} must be at least {least}, got {number}")
+        raise InputError(f"{name} must be at least {least}, got {number}{_then(remedy)}")
     return number
 
 
-def between(value: Any, name: str, low: float, high: float) -> float:
+def between(value: Any, name: str, low: float, high: float, *, remedy: str = "") -> float:
     """A number strictly between `low` and `high`."""
+    if isinstance(value, str):
+        raise InputError(f"{name} must be a number, got {value!r}")
     try:
         number = float(value)
     except (TypeError, ValueError):
         raise InputError(f"{name} must be a number, got {value!r}") from None
     if not low < number < high:
-        raise InputError(f"{name} must lie strictly between {low:g} and {high:g}, got {value!r}")
+        raise InputError(
+            f"{name} must lie strictly between {low:g} and {high:g}, got {value!r}{_then(remedy)}"
+        )
     return number
+
+
+def _then(remedy: str) -> str:
+    return f": {remedy}" if remedy else ""
 
 
 def components(value: Any, m: int) -> int:
@@ -57,7 +63,17 @@ def components(value: Any, m: int) -> int:
 
 def noise(value: Any) -> float:
     """q in (0, ½)."""
-    return between(value, "noise", 0, 0.5)
+    return between(value, "noise", 0, 0.5, remedy="leave it None to have it estimated")
+
+
+def seeds(value: Any, k: int) -> int:
+    """l, at least one seed a template."""
+    l = whole(value, "n_seeds", least=1)
+    if l < k:
+        raise InputError(
+            f"n_seeds must be at least n_components = {k}, got {l}: leave it None for the paper's"
+        )
+    return l
 
 
 def weight(value: Any, k: int) -> float:
@@ -69,14 +85,3 @@ def weight(value: Any, k: int) -> float:
             "the weights sum to 1"
         )
     return number
-
-
-def seed(random_state: Any) -> int:
-    """One number that fixes every random choice; a fresh one where none is given."""
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(1 << 32))
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(1 << 32, dtype=np.uint64))
-    return whole(random_state, "random_state", least=0)

@@ -33,9 +33,11 @@ def options(
 
 @app.command()
 def demo(
-    rows: Annotated[int, typer.Option(help="How many rows to sample.")] = 1000,
-    noise: Annotated[float, typer.Option(help="Probability that a bit is flipped.")] = 0.2,
-    seed: Annotated[int, typer.Option(help="Fixes every random choice.")] = 0,
+    rows: Annotated[int, typer.Option(min=5, help="How many rows to sample.")] = 1000,
+    noise: Annotated[
+        float, typer.Option(min=0, max=0.5, help="Probability that a bit is flipped.")
+    ] = 0.2,
+    seed: Annotated[int, typer.Option(min=0, help="Fixes every random choice.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Hide five letters in noise and find them again. Needs no file.
@@ -54,7 +56,7 @@ def demo(
                 {
                     "n_components": model.n_components,
                     "n_seeds": model.n_seeds_,
-                    "weights": model.weights_.tolist(),
+                    "weights": model.weights_[result.match].tolist(),
                     "noise": model.noise_,
                     "wrong_bits": result.wrong_bits,
                     "seconds": result.seconds,

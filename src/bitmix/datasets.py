@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from bitmix import checks
 from bitmix.errors import InputError
 from bitmix.kernels.bits import WORD, Words, pack
+from bitmix.randomness import seed_of, stream
 from bitmix.rows.packed import BitMatrix
 
 _NOISE_BITS = 40  # noise levels are rounded to 2^-40
@@ -55,7 +56,7 @@ def make_templates(
     """
     k = checks.whole(n_components, "n_components", least=1)
     n = checks.whole(n_features, "n_features", least=1)
-    rng = np.random.default_rng(checks.seed(random_state))
+    rng = stream(seed_of(random_state), "templates")
     common = rng.integers(2, size=n, dtype=np.uint8)
     if k == 1:
         return common[None]
@@ -83,16 +84,17 @@ def sample_mixture(
     """
     words, n = BitMatrix.from_dense(templates).words, np.shape(templates)[1]
     w = _checked_weights(weights, len(words))
-    q = 0.0 if noise == 0 else checks.between(noise, "noise", 0, 0.5 + 1e-12)
+    if not 0 <= noise <= 0.5:
+        raise InputError(f"noise must lie between 0 and 0.5, got {noise!r}")
     m = checks.whole(m, "m", least=1)
-    rng = np.random.default_rng(checks.seed(random_state))
+    rng = stream(seed_of(random_state), "rows")
     labels = rng.choice(len(words), size=m, p=w)
     rows = words[labels]
     mask = pack(np.ones((1, n), dtype=np.uint8))
     step = max(1, _BLOCK_WORDS // rows.shape[1])
     for start in range(0, m, step):
         block = rows[start : start + step]
-        block ^= _bernoulli(block.shape, q, rng) & mask
+        block ^= _bernoulli(block.shape, noise, rng) & mask
     return BitMatrix(rows, n), labels
 
 

@@ -1,13 +1,16 @@
 """`bitmix demo`: five letters, drowned in noise, found again."""
 
+import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from scipy.optimize import linear_sum_assignment
 
 from bitmix.datasets import sample_mixture
 from bitmix.estimators import TwoRoundEM
@@ -39,9 +42,10 @@ class Demo:
 
     @property
     def match(self) -> list[int]:
-        """For each true template the nearest found one."""
+        """For each true template the found one that it is matched with, one to one."""
         found = self.model.templates_
-        return [int((found != template).sum(axis=1).argmin()) for template in self.truth]
+        cost = [(found != template).sum(axis=1) for template in self.truth]
+        return [int(i) for i in linear_sum_assignment(cost)[1]]
 
     @property
     def wrong_bits(self) -> list[int]:
@@ -81,14 +85,20 @@ def show(demo: Demo, console: Console) -> None:
     console.print(
         f"\n[bold]{verdict}[/], by two rounds of EM from {model.n_seeds_} random rows "
         f"in {demo.seconds:.2f} s.\n"
-        f"Noise {demo.noise:g} planted; {model.noise_:.3f} read off the closest pair of seeds, "
-        "which is\nlower on purpose and does no harm.\n\n"
+        f"Noise {demo.noise:g} planted; {model.noise_:.3f} read off the closest pair of seeds "
+        "(step 2),\nwhich is low by construction.\n\n"
         "What to try next\n"
-        "  bitmix demo --noise 0.3           harder\n"
-        "  bitmix demo --rows 200            fewer rows than the paper asks for\n"
-        "  python -c 'import bitmix; help(bitmix.TwoRoundEM)'\n",
+        f"  {_command()} demo --noise 0.3     harder\n"
+        f"  {_command()} demo --rows 200      fewer rows than the paper asks for\n"
+        f"  {_command()} --help               everything else\n",
         highlight=False,
     )
+
+
+def _command() -> str:
+    """How this program was called, so that it can be called again."""
+    name = Path(sys.argv[0])
+    return str(name) if name.name == "bitmix" else f"{Path(sys.executable).name} -m bitmix"
 
 
 def _table(demo: Demo) -> Table:

@@ -5,6 +5,10 @@ class InputError(ValueError):
     """Data or a parameter that breaks a rule."""
 
 
+class CellTypeError(InputError, TypeError):
+    """A cell that is no number at all."""
+
+
 class FileFormatError(OSError):
     """A file that is not what it says, is cut short, or is of another version."""
 
@@ -18,7 +22,7 @@ class FewRowsWarning(BitmixWarning):
 
 
 class NoStructureWarning(BitmixWarning):
-    """The closest two seeds differ in half of the columns: rows look like fair coins."""
+    """Even the closest two seeds differ in half of the columns or more."""
 
 
 class FewSurvivorsWarning(BitmixWarning):

@@ -11,14 +11,16 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bitmix import checks, modelfile
+from bitmix.certify import FitCertificate, certify_fit
 from bitmix.datasets import sample_mixture
 from bitmix.em import predict, seeds
 from bitmix.em.classic import iterate
 from bitmix.em.prune import as_pruning
 from bitmix.em.result import FitResult, Round, likeliest
 from bitmix.em.two_round import two_round
-from bitmix.errors import FileFormatError
+from bitmix.errors import FileFormatError, InputError
 from bitmix.mixture import Floats, Mixture
+from bitmix.randomness import seed_of, stream
 from bitmix.rows import Rows, as_rows
 from bitmix.rows.packed import BitMatrix
 
@@ -45,8 +47,7 @@ class _TemplateEstimator(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc
         return self.fit(X).predict(X)
 
     @abstractmethod
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the templates of X. `y` is ignored."""
+    def fit(self, X: Any, y: Any = None) -> Self: ...
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """The likeliest template of each row; the lowest index among equals."""
@@ -88,8 +89,17 @@ class _TemplateEstimator(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc
         ``random_state=None`` uses the seed of the fit, so that a call can be repeated.
         """
         check_is_fitted(self)
-        state = self.seed_ if random_state is None else random_state
-        return sample_mixture(self.templates_, self.weights_, self.noise_, n_samples, state)
+        seed = self.seed_ if random_state is None else seed_of(random_state)
+        rng = stream(seed, "sample")  # not the stream the rows of the fit may have come from
+        return sample_mixture(self.templates_, self.weights_, self.noise_, n_samples, rng)
+
+    def certify(self, X: Any, alpha: float = 0.05, random_state: int = 0) -> FitCertificate:
+        """Certify that `templates_` are exactly the templates behind the rows of X.
+
+        See `bitmix.certify_fit`: for every parameter value with at most k templates,
+        P(certificate issued and templates wrong) ≤ α.
+        """
+        return certify_fit(self._rows(X), self.templates_, alpha, random_state)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file, whole or not at all."""
@@ -97,8 +107,8 @@ class _TemplateEstimator(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc
         params = self.get_params()
         arrays = {"means": self.means_, "weights": self.weights_}
         if params.get("init") is not None:
-            arrays["init"] = np.asarray(params.pop("init"), dtype=np.uint8)
-        if not isinstance(params["random_state"], int | None):
+            arrays["init"] = BitMatrix.from_dense(params.pop("init")).to_dense()
+        if isinstance(params["random_state"], np.random.Generator | np.random.RandomState):
             params["random_state"] = self.seed_
         header = {
             "class": type(self).__name__,
@@ -119,17 +129,28 @@ class _TemplateEstimator(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc
                 f"use {header.get('class')}.load"
             )
         try:
-            params, fitted = header["params"], header["fitted"]
-            model = cls(**params, **({"init": arrays["init"]} if "init" in arrays else {}))
-            mixture = Mixture(arrays["means"], arrays["weights"], fitted["noise_"]).checked()
-            history = tuple(Round.from_dict(entry) for entry in header["history"])
-            for name in cls._fitted_numbers:
-                setattr(model, name, fitted[name])
-            model._store(FitResult(mixture, history, converged=False), fitted["seed_"])
+            return cls._restored(header, arrays)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise FileFormatError(f"{path} is damaged: {error}") from None
-        if header.get("feature_names"):
-            model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
+
+    @classmethod
+    def _restored(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        params, fitted, names = header["params"], header["fitted"], header["feature_names"]
+        model = cls(**params, **({"init": arrays["init"]} if "init" in arrays else {}))
+        mixture = Mixture(arrays["means"], arrays["weights"], fitted["noise_"]).checked()
+        for name in cls._fitted_numbers:
+            if not isinstance(fitted[name], int | float):
+                raise InputError(f"{name} must be a number, got {fitted[name]!r}")
+            setattr(model, name, fitted[name])
+        if model.get_params()["n_components"] != mixture.n_components:
+            raise InputError(f"{mixture.n_components} templates for {params['n_components']=}")
+        if fitted["n_features_in_"] != mixture.n_features:
+            raise InputError(f"{mixture.n_features} columns, {fitted['n_features_in_']} claimed")
+        if names:
+            if not isinstance(names, list) or len(names) != mixture.n_features:
+                raise InputError(f"feature_names must be {mixture.n_features} names")
+            model.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
+        model._set(mixture, tuple(Round.from_dict(entry) for entry in header["history"]))
         return model
 
     def __sklearn_tags__(self) -> Any:
@@ -137,24 +158,26 @@ class _TemplateEstimator(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc
         tags.input_tags.sparse = True
         return tags
 
-    def _rows(self, X: Any, *, reset: bool = False) -> Rows:
+    def _rows(self, X: Any) -> Rows:
         """X as packed rows, its columns checked against those of the fit."""
-        if not reset:
-            check_is_fitted(self)
-        if self.binarize is not None:
-            checks.between(self.binarize, "binarize", -math.inf, math.inf)
+        check_is_fitted(self)
         rows = as_rows(X, self.binarize)
-        validate_data(self, X, reset=reset, skip_check_array=True)
+        validate_data(self, X, reset=False, skip_check_array=True)
         return rows
 
-    def _store(self, fit: FitResult, seed: int) -> None:
-        mixture = fit.mixture.ordered()
+    def _store(self, X: Any, fit: FitResult, seed: int) -> Self:
+        """Keep a finished fit; until here nothing of an earlier one was touched."""
+        validate_data(self, X, reset=True, skip_check_array=True)
+        self.seed_ = seed
+        self._set(fit.mixture.ordered(), fit.history)
+        return self
+
+    def _set(self, mixture: Mixture, history: tuple[Round, ...]) -> None:
         self.means_ = mixture.means
         self.weights_ = mixture.weights
         self.noise_ = mixture.noise
         self.templates_ = mixture.templates
-        self.history_ = fit.history
-        self.seed_ = seed
+        self.history_ = history
 
     @property
     def _mixture(self) -> Mixture:
@@ -179,7 +202,8 @@ class TwoRoundEM(_TemplateEstimator):
     n_components : int, default=2
         k in the paper: how many templates.
     rounds : int, default=2
-        EM steps in all, at least 2. 10 is the paper's ten-round version.
+        EM steps in all, at least 2. 10 is the paper's ten-round version, and the better choice on
+        real data, where templates overlap.
     n_seeds : int, optional
         l in the paper. By default ⌈(4/w_min)·ln(2/(δ·w_min))⌉, but under a quarter of the rows.
     min_weight : float, optional
@@ -207,7 +231,10 @@ class TwoRoundEM(_TemplateEstimator):
     weights_ : array of float64, shape (k,)
         w_i.
     noise_ : float
-        q0 of step 2, or the one given.
+        The noise level the EM steps used: the one given, or q0 of step 2. The latter is read off
+        the *closest* pair of seeds and so lies below the true noise level, which harms neither
+        templates nor labels; the share of bits in which rows differ from their template
+        estimates the true one.
     n_seeds_ : int
         l as used.
     history_ : tuple of Round
@@ -256,32 +283,40 @@ class TwoRoundEM(_TemplateEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the templates of X. `y` is ignored."""
-        rows = self._rows(X, reset=True)
-        m = rows.shape[0]
-        k = checks.components(self.n_components, m)
-        rounds = checks.whole(self.rounds, "rounds", least=2)
+        """Find the templates of X.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, table or BitMatrix, shape (m, n)
+            Rows of 0 and 1: a bool, int or float array, a scipy sparse matrix, a pandas, polars or
+            pyarrow table, or a BitMatrix. Other values are an error unless `binarize` is set.
+        y : ignored
+        """
+        rounds = checks.whole(self.rounds, "rounds", least=2, remedy="round 2 is after the pruning")
         noise = checks.optional(checks.noise, self.noise)
         pruning = as_pruning(self.pruning)
         n_init = checks.whole(self.n_init, "n_init", least=1)
+        delta = checks.between(self.delta, "delta", 0, 1)
+        rows = as_rows(X, self.binarize)
+        k = checks.components(self.n_components, rows.shape[0])
         l = seeds.number_of_seeds(
-            m,
+            rows.shape[0],
             k,
-            n_seeds=checks.optional(checks.whole, self.n_seeds, "n_seeds", least=k),
+            n_seeds=checks.optional(checks.seeds, self.n_seeds, k),
             min_weight=checks.optional(checks.weight, self.min_weight, k),
-            delta=checks.between(self.delta, "delta", 0, 1),
+            delta=delta,
         )
-        seed = checks.seed(self.random_state)
+        seed = seed_of(self.random_state)
 
         def run(start: int) -> FitResult:
-            rng = np.random.default_rng([seed, start])
+            rng = stream(seed, "seeds", start)
             return two_round(
                 rows, k, n_seeds=l, rounds=rounds, noise=noise, pruning=pruning, rng=rng
             )
 
+        fit = likeliest(rows, map(run, range(n_init)))
         self.n_seeds_ = l
-        self._store(likeliest(rows, map(run, range(n_init))), seed)
-        return self
+        return self._store(X, fit, seed)
 
 
 class ClassicEM(_TemplateEstimator):
@@ -346,16 +381,24 @@ class ClassicEM(_TemplateEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the templates of X. `y` is ignored."""
-        rows = self._rows(X, reset=True)
-        k = checks.components(self.n_components, rows.shape[0])
+        """Find the templates of X.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, table or BitMatrix, shape (m, n)
+            Rows of 0 and 1: a bool, int or float array, a scipy sparse matrix, a pandas, polars or
+            pyarrow table, or a BitMatrix. Other values are an error unless `binarize` is set.
+        y : ignored
+        """
         max_iter = checks.whole(self.max_iter, "max_iter", least=1)
         noise = checks.optional(checks.noise, self.noise)
         n_init = checks.whole(self.n_init, "n_init", least=1)
-        seed = checks.seed(self.random_state)
+        rows = as_rows(X, self.binarize)
+        k = checks.components(self.n_components, rows.shape[0])
+        seed = seed_of(self.random_state)
 
         def run(start: int) -> FitResult:
-            rng = np.random.default_rng([seed, start])
+            rng = stream(seed, "seeds", start)
             return iterate(rows, seeds.pick(rows, k, rng, noise), max_iter)
 
         if self.init is None:
@@ -363,5 +406,4 @@ class ClassicEM(_TemplateEstimator):
         else:
             fit = iterate(rows, seeds.given(self.init, (k, rows.shape[1]), noise), max_iter)
         self.n_iter_, self.converged_ = len(fit.history), fit.converged
-        self._store(fit, seed)
-        return self
+        return self._store(X, fit, seed)

@@ -45,10 +45,10 @@ def templates_recovered(templates: ArrayLike, truth: ArrayLike) -> bool:
     >>> templates_recovered([[1, 0], [0, 0]], [[0, 0], [1, 0]])
     True
     """
-    found, true = np.asarray(templates), np.asarray(truth)
-    if found.ndim != 2 or found.shape[1:] != true.shape[1:]:
+    found, true = _bits(templates, "templates"), _bits(truth, "truth")
+    if found.shape[1] != true.shape[1]:
         raise InputError(f"templates must have the columns of {true.shape}, got {found.shape}")
-    return sorted(map(bytes, found.astype(np.uint8))) == sorted(map(bytes, true.astype(np.uint8)))
+    return sorted(map(bytes, found)) == sorted(map(bytes, true))
 
 
 def excess_error(
@@ -71,6 +71,13 @@ def excess_error(
     return excess
 
 
+def _bits(templates: ArrayLike, name: str) -> NDArray[np.uint8]:
+    array = np.asarray(templates)
+    if array.ndim != 2 or not np.all((array == 0) | (array == 1)):
+        raise InputError(f"{name} must be a table of 0 and 1: round means first (means > 0.5)")
+    return array.astype(np.uint8)
+
+
 def _contingency(y_true: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]:
     """Counts, one row a category, one column a cluster."""
     true, found = np.asarray(y_true), np.asarray(labels)
@@ -89,13 +96,15 @@ def _contingency(y_true: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]:
 def _cluster_means(X: Any, labels: ArrayLike, k: int) -> NDArray[np.float64]:
     """mean(S_i) for i = 0 … k-1, a block of rows at a time."""
     label = np.asarray(labels)
+    X = X.tocsr() if hasattr(X, "tocsr") else X if hasattr(X, "shape") else np.asarray(X)
     m, n = X.shape
     if label.shape != (m,) or not np.array_equal(np.unique(label), np.arange(k)):
         raise InputError(f"labels must name each of the templates 0 … {k - 1} for {m} rows")
     sums = np.zeros((k, n))
     step = max(1, _BLOCK_CELLS // n)
     for start in range(0, m, step):
-        block = np.asarray(X[start : start + step])
+        part = X[start : start + step]
+        block = part.toarray() if hasattr(part, "toarray") else np.asarray(part)
         for i in range(k):
             sums[i] += block[label[start : start + step] == i].sum(axis=0)
     return sums / np.bincount(label, minlength=k)[:, None]

@@ -88,20 +88,21 @@ class Mixture:
         """ln(w_i f_i(x)) = ln w_i + n·ln(1-q) - λ·D(x, T_i), λ = ln((1-q)/q), as integers.
 
         With Λ = round(λ·2^F) and A_s = round(T_s·Λ), a column adds A_s to the distance if x_s = 0
-        and Λ - A_s where x_s = 1: both in [0, Λ], both within 9/8 of a unit of their true value
-        (½ from Λ, ½ from A_s, and T_s·Λ < 2^53 in float adds less than 1/8). The
-        two constants are within ½ each. So a score is within (n+1)·2^(1-F) nats of its true value,
+        and Λ - A_s where x_s = 1: both in [0, Λ], both within 5/4 of a unit of their true value
+        (½ from Λ, ½ from A_s, and T_s·Λ < 2^52 in float adds at most 1/4). The two
+        constants are within ½ each. So a score is within (n+1)·2^(1-F) nats of its true value,
         `fixed.score_error`.
 
-        |score| ≤ n·(2λ + ln 2) + 64 + 23 nats, weights being at least 2^-62 or exactly 0; F is
-        chosen from that bound. A component of weight 0 is put a full range below the others, so
+        |score| ≤ n·(2λ + ln 2) + 745 + 23 nats, as no positive float is below e^-745; F is chosen
+        from that bound. A component of weight 0 is put a full range below the others, so
         that its share is 0 for every row.
         """
         n = self.n_features
-        slope = fixed.ln(1 - Decimal(self.noise)) - fixed.ln(self.noise)
-        bits = fixed.score_bits(n * (2 * math.ceil(slope) + 1) + 100)
-        step = fixed.to_units(slope, bits)
-        const = self._constants(step, bits)
+        with fixed.exactly():
+            slope = fixed.ln(1 - Decimal(self.noise)) - fixed.ln(self.noise)
+            bits = fixed.score_bits(n * (2 * math.ceil(slope) + 1) + 800)
+            step = fixed.to_units(slope, bits)
+            const = self._constants(step, bits)
         if np.all((self.means == 0) | (self.means == 1)):
             templates = pack(self.means.astype(np.uint8))
             return HammingScores(const, step, templates, bits)

@@ -1,10 +1,11 @@
 """Fitted models on disk: an npz of plain arrays and a JSON header. Loading never runs code."""
 
 import json
+import math
 import os
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +20,17 @@ def write(
     path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, NDArray[Any]]
 ) -> None:
     """Write a model; the file appears whole or not at all."""
-    text = json.dumps({"format": "bitmix-model", "version": VERSION, **header})
+    text = json.dumps({"format": "bitmix-model", "version": VERSION, **header}, default=_plain)
     with atomic_write(path) as file:
         members: dict[str, Any] = {"header": np.frombuffer(text.encode(), dtype=np.uint8), **arrays}
         np.savez(file, **members)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"cannot save a parameter of type {type(value).__name__}")
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -31,24 +39,48 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
     with path.open("rb") as file:
         if not zipfile.is_zipfile(file):
             raise FileFormatError(f"{path} is not a bitmix model: write one with model.save(path)")
-        file.seek(0)
         try:
-            with np.load(file, allow_pickle=False) as members:
-                header = json.loads(members["header"].tobytes())
-                _check_version(path, header)
-                return header, {name: members[name] for name in members.files if name != "header"}
-        except FileFormatError:
-            raise
-        except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            members = _members(file)
+            header = json.loads(members.pop("header").tobytes())
+        except Exception as error:  # a hostile archive can fail in any way zlib, zip or JSON know
             raise FileFormatError(
                 f"{path} is not a bitmix model or is damaged ({error}): models hold plain arrays "
                 "only; write one with model.save(path)"
             ) from None
+    _check_version(path, header)
+    return header, members
+
+
+def _members(file: IO[bytes]) -> dict[str, NDArray[Any]]:
+    """The arrays of an npz, none larger than what the archive itself says it holds."""
+    with zipfile.ZipFile(file) as archive:
+        packed = sum(entry.compress_size for entry in archive.infolist())
+        unpacked = sum(entry.file_size for entry in archive.infolist())
+    if unpacked > 100 * packed + (1 << 20):
+        raise ValueError(f"{packed:,} bytes claim to hold {unpacked:,}")
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as arrays:
+        return {name: _array(arrays, name) for name in arrays.files}
+
+
+def _array(arrays: Any, name: str) -> NDArray[Any]:
+    with arrays.zip.open(f"{name}.npy") as member:
+        version = np.lib.format.read_magic(member)
+        read = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }
+        shape, _, dtype = read[version](member)
+        if math.prod(shape) * dtype.itemsize > arrays.zip.getinfo(f"{name}.npy").file_size:
+            raise ValueError(f"{name} claims more than the archive holds")
+    array: NDArray[Any] = arrays[name]
+    return array
 
 
 def _check_version(path: Path, header: Any) -> None:
+    header = header if isinstance(header, dict) else {}
     kind, version = header.get("format"), header.get("version")
-    if kind != "bitmix-model" or version != VERSION:
+    if kind != "bitmix-model" or version is True or version != VERSION:
         raise FileFormatError(
             f"{path} is of format {kind!r} version {version!r}; this bitmix reads 'bitmix-model' "
             f"version {VERSION}: fit and save it again with this version"

@@ -14,7 +14,7 @@ from bitmix.rows import Rows
 
 
 def labels(rows: Rows, mixture: Mixture) -> NDArray[np.int64]:
-    """The likeliest component of each row, the lowest index among equals."""
+    """The component with the largest share of each row, the lowest index among equals."""
     return _map(rows, mixture, _labels)
 
 
@@ -35,7 +35,8 @@ def _map(rows: Rows, mixture: Mixture, function: Any) -> NDArray[Any]:
 
 
 def _labels(words: Words, *, scores: Scores) -> NDArray[np.int64]:
-    best: NDArray[np.int64] = scores(words).argmax(axis=1)
+    shares, _, _ = backend().posteriors(scores(words), scores.bits, fixed.tables())
+    best: NDArray[np.int64] = shares.argmax(axis=1)
     return best
 
 

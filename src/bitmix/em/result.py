@@ -31,7 +31,11 @@ class Round:
 
     @classmethod
     def from_dict(cls, entry: dict[str, Any]) -> "Round":
-        return cls(**{**entry, "weights": np.array(entry["weights"], dtype=np.float64)})
+        return cls(
+            float(entry["log_likelihood"]),
+            int(entry["n_templates"]),
+            np.array(entry["weights"], dtype=np.float64),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +53,15 @@ def likeliest(rows: Rows, fits: Iterable[FitResult]) -> FitResult:
 
     A single fit is kept without looking.
     """
-    best, *others = fits
-    if not others:
-        return best
-    most = expect(rows, best.mixture).likelihood_units
-    for fit in others:
+    best, most = None, None
+    for fit in fits:
+        if best is None:
+            best = fit
+            continue
+        if most is None:
+            most = expect(rows, best.mixture).likelihood_units
         units = expect(rows, fit.mixture).likelihood_units
         if units > most:
             best, most = fit, units
+    assert best is not None
     return best

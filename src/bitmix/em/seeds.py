@@ -29,8 +29,9 @@ def number_of_seeds(
                 f"n_seeds must be at most the number of rows, n_samples={m}, got {n_seeds}"
             )
         return n_seeds
-    w_min = 1.0 / k if min_weight is None else min_weight
-    wanted = math.ceil(Decimal(4 / w_min) * fixed.ln(2 / (delta * w_min)))
+    with fixed.exactly():
+        w_min = 1 / Decimal(k) if min_weight is None else Decimal(min_weight)
+        wanted = math.ceil(4 / w_min * fixed.ln(2 / (Decimal(delta) * w_min)))
     most = max(k, -(-m // 4) - 1)
     if wanted > most:
         warnings.warn(

@@ -12,7 +12,7 @@ from numba.extending import intrinsic
 
 from bitmix.kernels import fixed
 from bitmix.kernels.bits import Words
-from bitmix.kernels.fixed import CUT_NATS, EXP_BITS, LOG_BITS, SHARE_BITS, Ints, Tables
+from bitmix.kernels.fixed import Ints, Tables
 
 _WORDS = types.Array(types.uint64, 2, "C", readonly=True)
 _INTS1 = types.Array(types.int64, 1, "C", readonly=True)
@@ -20,7 +20,13 @@ _INTS2 = types.Array(types.int64, 2, "C", readonly=True)
 _OUT1 = types.Array(types.int64, 1, "C")
 _OUT2 = types.Array(types.int64, 2, "C")
 
-_LN2_48 = fixed.ln2_48()
+# numba freezes these into machine code and keeps it on disk for as long as *this file* stays the
+# same. So they stand here once more, and a change in `fixed` alone is an error, not a stale kernel.
+CUT_NATS, EXP_BITS, LN2_48, LOG_BITS, SHARE_BITS = 22, 31, 195103586505167, 32, 30
+for _name in ("CUT_NATS", "EXP_BITS", "LN2_48", "LOG_BITS", "SHARE_BITS"):
+    if globals()[_name] != getattr(fixed, _name):
+        raise ImportError(f"kernels.compiled and kernels.fixed disagree on {_name}")
+
 _SHARE_ONE = 1 << SHARE_BITS
 _FRACTION_MASK = (1 << LOG_BITS) - 1
 _TABLE_ENTRIES = (
@@ -132,7 +138,7 @@ def _log(total, logs):  # type: ignore[no-untyped-def]
     u = ((lead - edge) << LOG_BITS) // edge
     u2 = (u * u) >> LOG_BITS
     u3 = (u2 * u) >> LOG_BITS
-    return ((octave * _LN2_48) >> 16) + logs[t] + u - (u2 >> 1) + u3 // 3
+    return ((octave * LN2_48) >> 16) + logs[t] + u - (u2 >> 1) + u3 // 3
 
 
 @njit(

@@ -28,7 +28,9 @@ ln(1 + t/1024), and three terms of ln(1+u), u < 2^-10 (left out: u⁴/4 < 2^-41;
 (`likelihood_error`), given the integer scores.
 """
 
-from decimal import Decimal, localcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from functools import cache
 from typing import NamedTuple
 
@@ -42,6 +44,8 @@ EXP_BITS = 31
 LOG_BITS = 32
 CUT_NATS = 22
 MAX_SCORE_BITS = 42
+LN2_48 = 195103586505167
+"""ln 2 in units of 2^-48."""
 MAX_COMPONENTS = 2**21
 MAX_ROWS = 2**31
 
@@ -66,8 +70,7 @@ def tables() -> Tables:
 
 
 def _powers(steps_per_nat: int, count: int) -> Ints:
-    with localcontext() as context:
-        context.prec = 60
+    with exactly():
         step = int((Decimal(-1) / steps_per_nat).exp() * (1 << _WORK))
     value, entries = 1 << _WORK, []
     for _ in range(count):
@@ -99,31 +102,28 @@ def _round_shift(value: int, bits: int) -> int:
     return (value + (1 << (bits - 1))) >> bits
 
 
-@cache
-def ln2_48() -> int:
-    """ln 2 in units of 2^-48."""
-    return round(ln(2.0) * (1 << 48))
+@contextmanager
+def exactly() -> Iterator[None]:
+    """Decimal arithmetic to 60 digits, whatever context the caller has set."""
+    with localcontext(Context(prec=60, rounding=ROUND_HALF_EVEN, traps=[])):
+        yield
 
 
 def ln(x: float | Decimal) -> Decimal:
-    """Natural logarithm to 50 digits, the same on every platform."""
-    with localcontext() as context:
-        context.prec = 50
-        return Decimal(x).ln()
+    """Natural logarithm to 60 digits, the same on every platform. Use within `exactly`."""
+    return Decimal(x).ln()
 
 
 def to_units(value: Decimal, bits: int) -> int:
-    """The nearest whole number of units of 2^-bits."""
-    with localcontext() as context:
-        context.prec = 50
-        return int((value * (1 << bits)).to_integral_value())
+    """The nearest whole number of units of 2^-bits. Use within `exactly`."""
+    return int((value * (1 << bits)).to_integral_value())
 
 
 def score_bits(bound_nats: int) -> int:
     """F, the most fraction bits for which scores up to `bound_nats` stay below 2^61.
 
     Then a gap between two scores stays below 2^62. F is also at most 42, so that ln((1-q)/q)·2^F,
-    at most 745·2^42 for any float q, stays below 2^53 and is exact as a float.
+    at most 745·2^42 for any float q, stays below 2^52 and is exact as a float.
     """
     return min(MAX_SCORE_BITS, 61 - bound_nats.bit_length())
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from bitmix.kernels.bits import Words, unpack
-from bitmix.kernels.fixed import CUT_NATS, EXP_BITS, LOG_BITS, SHARE_BITS, Ints, Tables, ln2_48
+from bitmix.kernels.fixed import CUT_NATS, EXP_BITS, LN2_48, LOG_BITS, SHARE_BITS, Ints, Tables
 
 _TILE = 64  # columns expanded at a time: one word, so that a block of bits is never expanded whole
 
@@ -86,7 +86,7 @@ def _log(total: Ints, tables: Tables) -> Ints:
     u = ((lead - edge) << LOG_BITS) // edge
     u2 = (u * u) >> LOG_BITS
     u3 = (u2 * u) >> LOG_BITS
-    log: Ints = ((octave * ln2_48()) >> 16) + tables.logs[t] + u - (u2 >> 1) + u3 // 3
+    log: Ints = ((octave * LN2_48) >> 16) + tables.logs[t] + u - (u2 >> 1) + u3 // 3
     return log
 
 

@@ -63,14 +63,14 @@ def _read_header(path: Path, file: Any) -> tuple[int, int, int]:
         header = json.loads(file.read(length))
         kind, version = header["format"], header["version"]
         m, n = header["rows"], header["columns"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise FileFormatError(f"{path} is damaged: its header cannot be read") from None
-    if kind != "bits" or version != VERSION:
+    if kind != "bits" or version is True or version != VERSION:
         raise FileFormatError(
             f"{path} is of format {kind!r} version {version!r}; this bitmix reads 'bits' version "
             f"{VERSION}: write it again with this version"
         )
-    if not (_is_count(m, 0) and _is_count(n, 1)):
+    if not (_is_count(m, 0) and _is_count(n, 1)) or max(m, n) > 1 << 48:
         raise FileFormatError(f"{path} is damaged: it claims {m!r} rows and {n!r} columns")
     offset = _START + length
     has, needs = os.fstat(file.fileno()).st_size, offset + 8 * m * words_for(n)

@@ -1,12 +1,14 @@
 """Arrays, sparse matrices and tables to packed words, a block of rows at a time."""
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
+from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bitmix.errors import InputError
+from bitmix.errors import CellTypeError, InputError
 from bitmix.kernels.bits import WORD, Words, pack, words_for
 
 Block = Callable[[int, int], NDArray[Any]]
@@ -27,6 +29,14 @@ def to_words(X: Any, binarize: float | None = None) -> tuple[Words, int]:
 
 def _source(X: Any) -> tuple[tuple[int, int], Block, Any]:
     """Shape, a reader of dense row blocks, and column names where the source has them."""
+    if isinstance(X, str | bytes | PathLike):
+        raise InputError(f"X must be rows of 0 and 1, got the text {X!r}: read the file first")
+    if hasattr(X, "collect") and not hasattr(X, "shape"):  # a lazy frame
+        raise InputError(
+            f"X must be in memory, got a lazy {type(X).__name__}: call .collect() first"
+        )
+    if hasattr(X, "__dataframe__") and not hasattr(X, "__array__"):
+        X = _through_interchange(X)
     names = getattr(X, "columns", None)
     if hasattr(X, "iloc"):  # pandas
         block: Block = lambda a, b: X.iloc[a:b].to_numpy()  # noqa: E731
@@ -42,14 +52,28 @@ def _source(X: Any) -> tuple[tuple[int, int], Block, Any]:
     return _checked_shape(X.shape), block, names
 
 
+def _through_interchange(X: Any) -> Any:
+    """A table that speaks only the dataframe interchange protocol, by a library that reads it."""
+    for library in ("pyarrow.interchange", "pandas.api.interchange"):
+        try:
+            return import_module(library).from_dataframe(X)
+        except ModuleNotFoundError:
+            continue
+    raise InputError(
+        "X speaks only the dataframe interchange: install pandas or pyarrow to read it"
+    )
+
+
 def _as_array(X: Any) -> NDArray[Any]:
+    if isinstance(X, np.ma.MaskedArray):
+        if np.ma.is_masked(X):
+            row, column = np.argwhere(np.ma.getmaskarray(X))[0]
+            raise InputError(f"X is masked at row {row}, column {column}: fill missing cells first")
+        X = X.data
     try:
-        array = np.asarray(X)
+        return np.asarray(X)
     except ValueError as error:
         raise InputError(f"X must be a table of rows of equal length: {error}") from None
-    if array.dtype.kind in "USV":
-        raise InputError(f"X must hold numbers 0 and 1, got text of type {array.dtype}")
-    return array
 
 
 def _densify(part: Any) -> NDArray[Any]:
@@ -88,30 +112,34 @@ def _spans(m: int, n: int) -> Iterator[tuple[int, int]]:
 
 def _numeric(block: NDArray[Any], start: int, names: Any) -> NDArray[Any]:
     """Object columns (mixed or nullable) as floats; a cell that is no number is named."""
-    if block.dtype.kind == "c":
-        raise InputError("Complex data not supported: X must hold 0 and 1")
     if block.dtype.kind in "biuf":
         return block
-    try:
-        return block.astype(np.float64)
-    except (TypeError, ValueError):
-        row, column = next(cell for cell in np.ndindex(block.shape) if not _is_number(block[cell]))
+    if block.dtype.kind == "c":
+        raise InputError("Complex data not supported: X must hold 0 and 1")
+    if block.dtype.kind != "O":
+        raise InputError(f"X must hold 0 and 1, got values of type {block.dtype}")
+    for row, column in np.ndindex(block.shape):
         value = block[row, column]
-        if isinstance(value, dict | list | tuple | set):
-            raise TypeError(
-                f"argument must be a string or a number, got {type(value).__name__} "
-                f"at {_place(start + row, column, names)}"
-            ) from None
-        raise InputError(
-            f"X must hold 0 and 1, got {value!r} at {_place(start + row, column, names)}: "
-            "drop columns that are not features, encode text, and fill missing cells"
-        ) from None
+        if not _is_number(value):
+            place = _place(start + row, column, names)
+            if isinstance(value, dict | list | tuple | set):
+                raise CellTypeError(
+                    f"argument must be a string or a number: X must hold 0 and 1, "
+                    f"got {type(value).__name__} at {place}"
+                )
+            raise InputError(
+                f"X must hold 0 and 1, got {value!r} at {place}: "
+                "drop columns that are not features, encode text, and fill missing cells"
+            )
+    return block.astype(np.float64)
 
 
 def _is_number(value: Any) -> bool:
+    if isinstance(value, str | bytes):
+        return False  # "0" and "1" are text until somebody says what they mean
     try:
         float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
     return True
 
@@ -135,7 +163,8 @@ def _bits(block: NDArray[Any], start: int, names: Any, binarize: float | None) -
         row, column = np.argwhere(wrong)[0]
         raise InputError(
             f"X must hold 0 and 1, got {block[row, column]!s} at "
-            f"{_place(start + row, column, names)}: set binarize=t to read values above t as 1"
+            f"{_place(start + row, column, names)}: drop columns that are not features "
+            "(ids, counts), or set binarize=t to read values above t as 1"
         )
     return bits
 

@@ -1,5 +1,6 @@
 """BitMatrix: rows of bits, 64 columns a word, in memory or memory-mapped."""
 
+import math
 import operator
 import os
 import threading
@@ -11,9 +12,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from bitmix import checks
 from bitmix.errors import InputError
 from bitmix.kernels import num_threads
-from bitmix.kernels.bits import WORD, Words, padding_is_zero, unpack, words_for
+from bitmix.kernels.bits import WORD, Words, pack, padding_is_zero, unpack, words_for
 from bitmix.rows import bitfile
 from bitmix.rows.convert import to_words
 from bitmix.rows.protocol import A
@@ -81,9 +83,16 @@ class BitMatrix:
         binarize : float, optional
             Read values above this threshold as 1 instead.
         """
-        if isinstance(X, BitMatrix):
+        if binarize is not None:
+            binarize = checks.between(binarize, "binarize", -math.inf, math.inf)
+        if not isinstance(X, BitMatrix):
+            return cls._trusted(*to_words(X, binarize))
+        if len(X) == 0:
+            raise InputError("Found 0 sample(s): at least one row is needed")
+        if binarize is None or 0 <= binarize < 1:
             return cls._trusted(X._words, X._n_columns)
-        return cls._trusted(*to_words(X, binarize))
+        constant = pack(np.full((1, X._n_columns), binarize < 0))
+        return cls._trusted(np.repeat(constant, len(X), axis=0), X._n_columns)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, mmap: bool = True) -> Self:
@@ -128,13 +137,22 @@ class BitMatrix:
 
     def __getitem__(self, rows: Any) -> Any:
         """A row as bits, or several rows (slice, indices or mask) as a BitMatrix."""
-        if isinstance(rows, tuple):
-            raise IndexError(
-                "a BitMatrix is indexed by rows only: use X.to_dense()[rows, columns] for a part"
-            )
-        if isinstance(rows, int | np.integer):
-            return unpack(self._words[rows][None], self._n_columns)[0]
-        return self._trusted(self._words[rows], self._n_columns)
+        if isinstance(rows, tuple) and len(rows) == 2 and _is_everything(rows[1]):
+            rows = rows[0]  # X[rows, ...] and X[rows, :], as scikit-learn writes it
+        if isinstance(rows, slice):
+            return self._trusted(self._words[rows], self._n_columns)
+        chosen = np.asarray(rows)
+        if chosen.size == 0 and chosen.ndim == 1:
+            chosen = chosen.astype(np.intp)
+        if (
+            isinstance(rows, tuple)
+            or chosen.ndim > 1
+            or chosen.dtype.kind not in "iub"[: 2 + chosen.ndim]
+        ):
+            raise IndexError("a BitMatrix is indexed by rows: a number, a slice, numbers or a mask")
+        if chosen.ndim == 0:
+            return unpack(self._words[chosen[()]][None], self._n_columns)[0]
+        return self._trusted(self._words[chosen], self._n_columns)
 
     def __iter__(self) -> Iterator[NDArray[np.uint8]]:
         return (self[i] for i in range(len(self)))
@@ -185,6 +203,10 @@ class BitMatrix:
 
     def _blocks(self, rows: int) -> Iterator[Words]:
         return (self._words[start : start + rows] for start in range(0, len(self), rows))
+
+
+def _is_everything(columns: Any) -> bool:
+    return columns is ... or (isinstance(columns, slice) and columns == slice(None))
 
 
 def _fold_in_threads(

@@ -54,7 +54,8 @@ class Certificate:
         verdict = "certified" if self.holds else "not certified"
         lines = [
             f"Exact recovery {verdict}: failure ≤ {self.failure_probability:.4g} "
-            f"(δ = {self.delta:g}) at n = {self.n:,}, m = {self.m:,}, k = {self.k}, q = {self.q:g}, "
+            f"(δ = {self.delta:g}) "
+            f"at n = {self.n:,}, m = {self.m:,}, k = {self.k}, q = {self.q:g}, "
             f"{self.n_seeds} seeds, pruning {self.pruning}"
         ]
         lines += [f"    {value:10.3g}  {name}" for name, value in self.failure_terms.items()]
