@@ -233,7 +233,7 @@ class OnlyInterchange:
 
 
 def test_tables_are_read_through_the_interchange_protocol(bits):
-    table = OnlyInterchange(pl.DataFrame(bits))
+    table = OnlyInterchange(pa.table({f"c{i}": column for i, column in enumerate(bits.T)}))
     assert BitMatrix.from_dense(table) == BitMatrix.from_dense(bits)
 
 

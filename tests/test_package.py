@@ -20,7 +20,7 @@ FLOORS = [
     {"certify"},
     {"estimators", "select"},
     {"plots"},
-    {"demo", "experiments", "report"},
+    {"letters", "experiments", "report"},
     {"cli"},
     {"__main__", "__init__"},
 ]

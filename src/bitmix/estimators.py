@@ -192,6 +192,18 @@ class _TemplateEstimator(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc
         return float(predict.log_likelihoods(rows, self._mixture.rounded()).sum())
 
 
+def load_model(path: str | os.PathLike[str]) -> "TwoRoundEM | ClassicEM":
+    """A model of any kind, by what its file says it is."""
+    header, _ = modelfile.read(path)
+    kinds: dict[Any, type[TwoRoundEM | ClassicEM]] = {
+        "TwoRoundEM": TwoRoundEM,
+        "ClassicEM": ClassicEM,
+    }
+    if header.get("class") not in kinds:
+        raise FileFormatError(f"{path} holds a {header.get('class')!r}, which this bitmix lacks")
+    return kinds[header["class"]].load(path)
+
+
 class TwoRoundEM(_TemplateEstimator):
     """Mixture of Bernoulli templates by the two-round EM of Barbu, Wu & Wu (2014), Algorithm 1.
 

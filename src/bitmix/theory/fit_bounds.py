@@ -41,6 +41,22 @@ def least_gap(m: int, n: int, p2: float, error: float) -> int:
     return high
 
 
+def columns_needed(m: int, n: int, gap: int, p2: float, error: float) -> int | None:
+    """About how many columns of the same kind would open a gap that is wide enough.
+
+    The gap is the least of about m²/4 distances, so it lies some z standard deviations below their
+    mean; the mean grows with n, the deviation with √n. A planning aid, not part of any proof.
+    """
+    z = float(stats.norm.isf(min(0.5, 4 / m**2)))
+    spread = z * math.sqrt(p2 * (1 - p2))
+    mean = (gap + spread * math.sqrt(n)) / n
+    for factor in np.geomspace(1.05, 1000, 80):
+        wide = math.ceil(n * factor)
+        if least_gap(m, wide, p2, error) <= mean * wide - spread * math.sqrt(wide):
+            return wide
+    return None
+
+
 def outvoted(sizes: Floats, n: int, q: float) -> float:
     """n·Σ_i P(Bin(M_i, q) ≥ M_i/2): some majority is wrong, at noise q or less."""
     return float(n * np.sum(upper_tail(sizes, min(q, 0.5), sizes / 2)))

@@ -139,11 +139,10 @@ def _partition_remedy(evidence: Evidence, verdict: Verdict) -> str:
         if low
         else "less noise would not do"
     )
-    for factor in np.geomspace(1.1, 1000, 60):
-        wide = math.ceil(n * factor)
-        if fit_bounds.least_gap(m, wide, verdict.p_hi, error) <= gap * wide / n:
-            return f"{noise}, or about {wide:,} columns of the same kind"
-    return f"{noise}; more columns of the same kind would not"
+    wide = fit_bounds.columns_needed(m, n, gap, verdict.p_hi, error)
+    if wide is None:
+        return f"{noise}; more columns of the same kind would not"
+    return f"{noise}, or about {wide:,} columns of the same kind"
 
 
 def _templates_says(evidence: Evidence, verdict: Verdict, holds: bool) -> str:

@@ -212,6 +212,8 @@ class _Point:
         E = min(self.E_terms)
         if self.reading != "corrected":
             return E
+        if self.B <= 0:
+            return 0.0
         return max(0.0, min(E, math.sqrt(self.q) * (1 - 2 * self.k * math.exp(-self.ncB / 2))))
 
     @property

@@ -4,6 +4,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,18 @@ class Demo:
     truth: NDArray[np.uint8]
     model: TwoRoundEM
     seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, one entry a true letter."""
+        model = self.model
+        return {
+            "n_components": model.n_components,
+            "n_seeds": model.n_seeds_,
+            "noise": model.noise_,
+            "weights": model.weights_[self.match].tolist(),
+            "wrong_bits": self.wrong_bits,
+            "seconds": self.seconds,
+        }
 
     @property
     def match(self) -> list[int]:

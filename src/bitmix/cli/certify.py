@@ -1,0 +1,35 @@
+"""``bitmix certify``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bitmix.cli.output import Json, print_json
+
+
+def certify(
+    model: Annotated[Path, typer.Argument(help="A model written by model.save.")],
+    data: Annotated[Path, typer.Argument(help="Its rows: .bits, .npy, .npz (sparse), .csv, .tsv.")],
+    alpha: Annotated[
+        float, typer.Option(help="Largest probability of a wrong certificate, in (0, 1).")
+    ] = 0.05,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 if not issued.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Say whether the templates of a fit are exactly the true ones, with an honest error rate.
+
+    Examples:  bitmix certify my.model rows.bits  |  bitmix certify my.model rows.csv --check
+    """
+    from bitmix.estimators import load_model
+    from bitmix.rows.files import read_table
+
+    fitted = load_model(model)
+    names = getattr(fitted, "feature_names_in_", None)
+    certificate = fitted.certify(read_table(data, names), alpha=alpha)
+    if as_json:
+        print_json(certificate.to_dict())
+    else:
+        typer.echo(str(certificate))
+    if check and not certificate.issued:
+        raise typer.Exit(1)

@@ -1,0 +1,554 @@
+"""The theory against reference values, exact laws and simulation of the real estimator."""
+
+import json
+import math
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from simulate import events, templates_at
+
+from bitmix import TwoRoundEM, theory
+from bitmix.datasets import make_templates, sample_mixture
+from bitmix.em.seeds import noise_of
+from bitmix.em.step import em_step
+from bitmix.kernels import backend
+from bitmix.metrics import templates_recovered
+from bitmix.mixture import Mixture
+from bitmix.randomness import stream
+from bitmix.theory import certificate, guarantee, limit, plan, tails
+from bitmix.theory import events as proof
+from bitmix.theory import propositions as prop
+from bitmix.theory.limit import pair_error, vote_error
+
+SHARED = Path(__file__).parents[2] / "shared" / "theory" / "reference.json"
+POINT = ("n", "m", "k", "q", "c", "w_min", "delta", "epsilon")
+
+
+# --- the paper's guarantee ------------------------------------------------------------------
+
+
+def close(value, expected):
+    expected = float(expected)
+    assert value == expected or value == pytest.approx(expected, rel=1e-9, abs=1e-300)
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the reference values are not beside the project")
+def test_reference_values():
+    rows = json.loads(SHARED.read_text())["rows"]
+    assert len(rows) >= 16
+    needs = {
+        "2": "cond2_rhs_m",
+        "3": "cond3_rhs_c",
+        "C1": "C1_rhs_nc",
+        "C2": "C2_rhs_m",
+        "C3": "C3_rhs_c",
+    }
+    for row in rows:
+        for reading, name in (("printed", "stated"), ("corrected", "corrected"), ("kl", "kl")):
+            g = guarantee(*(row[x] for x in POINT), reading=reading)
+            close(g.n_seeds, row["l"])
+            close(g.B, row["B"])
+            close(g.E, row["E"])
+            for condition, key in needs.items():
+                close(g.conditions[condition].needs, row[key])
+            close(g.failure_probability, row[f"thm2_fail_{name}"])
+            assert g.holds == row[f"{name}_ok"]
+            if reading != "kl":
+                suffix = "_corrected" if reading == "corrected" else ""
+                close(g.conditions["4"].needs, row[f"cond4_rhs_n{suffix}"])
+
+
+# worked out by hand from the formulas of the paper, at q = .1, c = 1, n = 10,000, m = 300, w = .5
+def test_guarantee_by_hand():
+    g = guarantee(10_000, 300, 2, 0.1, 1.0, 0.5, reading="printed")
+    l = 8 * math.log(40)
+    assert g.n_seeds == pytest.approx(l)
+    assert pytest.approx(0.4 * math.log(1 / (0.9 * (0.4 + math.sqrt(0.1))))) == g.B
+    assert g.conditions["2"].needs == pytest.approx(8 * l)
+    assert g.conditions["C3"].needs == pytest.approx(0.4 + 8 * math.sqrt(0.6 * l / 10_000))
+    assert g.failure_terms["no cluster seeded too often"] == pytest.approx(2 * 40 ** (1 / 3))
+    mended = guarantee(10_000, 300, 2, 0.1, 1.0, 0.5)
+    assert mended.failure_terms["no cluster seeded too often"] == pytest.approx(2 / 40)
+    assert mended.holds
+    assert mended.failure_probability < 0.1
+
+
+@pytest.mark.parametrize("reading", ["printed", "corrected", "kl"])
+@pytest.mark.parametrize("q", [0.2009, 0.205, 0.21, 0.3, 0.49])
+def test_nothing_holds_without_B(reading, q):
+    """For q in (.2008, .2128) the printed conditions pass literally with B < 0."""
+    assert not guarantee(10**9, 10**6, 2, q, 1.0, 0.5, 0.1, 0.1, reading=reading).holds
+
+
+@pytest.mark.parametrize("reading", ["printed", "corrected", "kl"])
+@pytest.mark.parametrize("n", [1, 10**9])
+@pytest.mark.parametrize("m", [1, 10**9])
+@pytest.mark.parametrize("q", [1e-12, 0.2, 0.4999])
+def test_extremes_stay_numbers(reading, n, m, q):
+    with np.errstate(all="raise"):
+        g = guarantee(n, m, 2, q, 0.5, 0.5, reading=reading)
+    assert not any(math.isnan(x) for x in (g.failure_probability, g.excess, g.E, g.B))
+    assert not any(math.isnan(c.needs) for c in g.conditions.values())
+
+
+def test_it_can_be_read():
+    g = guarantee(2000, 300, 2, 0.01, 0.5, 0.5)
+    assert "does not hold" in str(g)
+    assert "✗  4" in str(g)
+    assert "<table>" in g._repr_html_()
+    assert json.loads(json.dumps(g.to_dict()))["conditions"]["4"]["holds"] is False
+    assert g.conditions["4"].slack == pytest.approx(2000 / g.conditions["4"].needs)
+    assert guarantee(2000, 300, 2, 0.01, 0.5, 0.5, n_seeds=40).n_seeds == 40
+
+
+# --- propositions ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("q", [0.01, 0.1, 0.3])
+@pytest.mark.parametrize("d", [0, 7, 40])
+def test_moments_of_distances(q, d):
+    """Proposition 1 against the exact law: Bin(n-d, p2) + Bin(d, 1-p2)."""
+    n, p2 = 40, 2 * q * (1 - q)
+    got = prop.distance_between(n, q, d)
+    assert got.mean == pytest.approx((n - d) * p2 + d * (1 - p2))
+    assert got.variance == pytest.approx(n * p2 * (1 - p2))
+    assert prop.distance_to_template(n, q).mean == n * q
+    assert prop.distance_to_point(n, q, d).mean == pytest.approx((n - d) * q + d * (1 - q))
+
+
+@pytest.mark.parametrize("n", [50, 1000, 20_000])
+@pytest.mark.parametrize("q", [1e-4, 0.001, 0.01, 0.1, 0.4])
+def test_tail_bounds_hold_against_the_exact_binomial(n, q):
+    law = stats.binom(n, q)
+    for factor in (1, 1.5, 2.8, 3, 11):
+        assert law.sf(math.floor(factor * n * q)) <= prop.far_from_template(n, q, factor) * (
+            1 + 1e-9
+        )
+    for share in (0.1, 0.5, 1.0, 1.8):
+        eps = share * math.sqrt(q)
+        exact = law.sf(math.floor(n * q + eps * n * math.sqrt(q)))
+        exact += law.cdf(math.ceil(n * q - eps * n * math.sqrt(q)) - 1)
+        assert exact <= prop.away_from_template(n, q, eps) * (1 + 1e-9)
+
+
+def test_the_printed_chernoff_range_is_wrong_and_ours_is_right():
+    """Errata 3: n = 1,000, q = .001, λ = 11 breaks exp(-nq(λ-1)²/3)."""
+    exact = stats.binom.sf(11, 1000, 0.001)
+    assert exact > math.exp(-1000 * 0.001 * 100 / 3)
+    assert exact <= prop.far_from_template(1000, 0.001, 11)
+    with pytest.raises(ValueError, match="1.817·√q"):
+        prop.away_from_template(1556, 1e-4, 0.25)
+    with pytest.raises(ValueError, match="√q"):
+        prop.all_distances(2000, 300, 2, 0.01, 0.5, 0.5, 0.25)
+
+
+@pytest.mark.parametrize("excess", [0.5, 2.0, 8.0])
+def test_averages_of_subsets(excess):
+    """Lemma 1 is a binomial tail; Proposition 4 by simulation: 2,000 runs, 6 sd (below 10^-8)."""
+    n, t, q, m = 30, 3, 0.1, 20
+    assert stats.binom.sf(math.floor(t * (n * q + excess)), t * n, q) <= prop.mean_of_averages(
+        n, t, q, excess
+    )
+    bound = prop.subset_averages(n, m, q, t, excess)
+    rng = np.random.default_rng(0)
+    flips = rng.binomial(n, q, size=(2000, m))
+    farthest = np.sort(flips, axis=1)[:, -t:].mean(axis=1)
+    rate = (farthest >= n * q + excess).mean()
+    assert rate <= bound + 6 * math.sqrt(0.25 / 2000)
+
+
+def test_a_weighted_mean_has_a_farther_plain_mean():
+    """Proposition 5 on 2,000 random cases."""
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        far = rng.integers(0, 20, size=8).astype(float)
+        w = rng.random(8)
+        chosen = prop.heaviest_subset(far, w) if w.sum() >= 1 else []
+        if len(chosen):
+            assert far[chosen].mean() >= (w @ far) / w.sum() - 1e-12
+
+
+@pytest.mark.parametrize("w", [0.1, 0.3, 0.5])
+def test_initialisation(w):
+    """Proposition 6 against the exact binomial for one cluster, times k."""
+    l = math.ceil(4 / w * math.log(20 / w))
+    bound = prop.initialisation(l, 1, w)
+    assert stats.binom.cdf(1, l, w) <= bound["fewer than two"]
+    assert stats.binom.sf(math.floor(15 / 8 * l * w), l, w) <= bound["more than 15/8·l·w"]
+
+
+def test_rounds_and_pruning():
+    assert prop.first_round_ratio(1000, 0.1, 0.5) == pytest.approx(500 * prop.B_of(0.1) * 0.8)
+    assert prop.second_round_ratio(100_000, 0.1, 1.0, 30) == pytest.approx(5e4 * prop.B_of(0.1))
+    assert prop.first_round_distance(1000, 0.1, 30) == pytest.approx(100 + 2 * math.sqrt(18_000))
+    assert prop.pruning_threshold(10_000, 0.01, 0.5, 30) == 2500
+    with pytest.raises(ValueError, match="C3"):
+        prop.pruning_threshold(1000, 0.1, 0.1, 30)
+    with pytest.raises(ValueError, match="E must be positive"):
+        prop.second_round_ratio(1000, 0.1, 0.1, 30)
+    with pytest.raises(ValueError, match="q < 0.20078"):
+        prop.first_round_ratio(1000, 0.3, 1.0)
+
+
+def test_the_propositions_hold_in_simulation():
+    """One point where all conditions hold: 20 runs, no violation of Propositions 3, 7, 8 and 9."""
+    n, m, q, d, l = 10_000, 300, 0.02, 6_000, 30
+    eps0 = min(prop.E_terms_of(n, q, d / n, l))
+    eps0 = min(eps0, math.sqrt(q))
+    truth = templates_at(d, n)
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X, labels = sample_mixture(truth, [0.5, 0.5], q, m, seed)
+        seeds = rng.permutation(m)[:l]
+
+        distance = backend().hamming(X.words, X.words[seeds])
+        same = labels[:, None] == labels[seeds][None]
+        not_self = distance > 0
+        assert (
+            np.abs(distance[same & not_self] - 2 * n * q * (1 - q))
+            < 2 * n * (1 - q) * eps0 * math.sqrt(q)
+        ).all()
+        lam = math.log(1 / noise_of(X.words[seeds], n) - 1)
+        gap = distance[~same].min() - distance[same].max()
+        assert gap * lam >= prop.first_round_ratio(n, q, d / n)
+        after, _ = em_step(X, Mixture.of_rows(X.words[seeds], n, noise_of(X.words[seeds], n)))
+        alive = after.weights >= 1 / (4 * l)
+        error = np.abs(after.means - truth[labels[seeds]]).sum(axis=1)[alive]
+        assert (error <= prop.first_round_distance(n, q, l)).all()
+        T, owner = after.means[alive], labels[seeds][alive]
+        between = np.abs(T[:, None] - T[None]).sum(axis=2)
+        tau = prop.pruning_threshold(n, q, d / n, l)
+        assert (between[owner[:, None] == owner] <= tau).all()
+        assert (between[owner[:, None] != owner] > tau).all()
+
+
+# --- the certificate ------------------------------------------------------------------------
+
+
+def test_certificate_reaches_what_it_should():
+    half = [0.5, 0.5]
+    for n, q in ((45, 0.1), (200, 0.2), (11, 0.01)):
+        assert certificate(n, 300, 2, q, n, half).holds
+    assert certificate(2000, 300, 2, 0.01, 0.041 * 2000, half).holds
+    assert not certificate(20, 300, 2, 0.1, 20, half).holds
+    assert certificate(39, 300, 2, 0.1, 39, half, n_seeds="best").holds
+    assert certificate(10_000, 300, 2, 0.1, 377, half, pruning="hamming").holds
+    assert not certificate(10_000, 300, 2, 0.1, 377, half).holds
+
+
+@pytest.mark.parametrize(("n", "d"), [(8, 3), (30, 30), (60, 11)])
+@pytest.mark.parametrize("q", [0.05, 0.3])
+@pytest.mark.parametrize("lam", [0.5, 3.0])
+def test_wrong_share_is_the_exact_expectation(n, d, q, lam):
+    """E min(1, a^-gap) by convolution of the steps, without tilts and FFT."""
+    r = q * (1 - q)
+    law = np.array([1.0])
+    for step in [np.array([r, 1 - 2 * r, r])] * (n - d) + [np.array([r, 2 * r, 1 - 3 * r])] * d:
+        law = np.convolve(law, step)
+    gap = np.arange(-n, n + 1)
+    exact = float(law @ np.minimum(1.0, np.exp(-lam * gap)))
+    got = proof.wrong_share(n, d, q, lam)
+    assert exact <= got * (1 + 1e-12)
+    assert got == pytest.approx(exact, rel=1e-8)
+
+
+def test_long_laws_fall_back_to_an_upper_bound(monkeypatch):
+    exact = proof.wrong_share(2000, 300, 0.1, 2.0)
+    monkeypatch.setattr(proof, "LONGEST_EXACT_LAW", 1000)
+    assert proof.wrong_share(2000, 300, 0.1, 2.0) >= exact
+    at = certificate(2000, 300, 2, 0.1, 2000, [0.5, 0.5])
+    assert any("Chernoff" in note for note in at.notes)
+
+
+def test_missed_clusters_are_counted_exactly():
+    """Inclusion and exclusion against the multinomial: 3 clusters, 5 seeds."""
+    w, l = np.array([0.5, 0.3, 0.2]), 5
+    import itertools
+
+    covered = sum(
+        math.prod(w[i] for i in labels)
+        for labels in itertools.product(range(3), repeat=l)
+        if len(set(labels)) == 3
+    )
+    point = proof.Point(10, 50, 0.1, np.full((3, 3), 5), w, l)
+    assert proof.missed_cluster(point) == pytest.approx(1 - covered)
+
+
+HARD = [  # few rows for so many columns: a bit is outvoted by flips in one fit of ten or more
+    (n, m, q, w, pruning)
+    for n, m, q in (
+        (60, 20, 0.1), (120, 24, 0.1), (300, 28, 0.1), (600, 32, 0.1), (200, 16, 0.05),
+        (400, 18, 0.05), (800, 20, 0.05), (100, 36, 0.15), (200, 40, 0.15), (400, 44, 0.15),
+    )
+    for w, pruning in ((0.5, "l1"), (0.4, "l1"), (0.5, "hamming"))
+]  # fmt: skip
+
+
+def failures_of(truth, weights, q, m, l, pruning, runs):
+    """Fits of fresh rows that miss a template bit."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return sum(
+            not templates_recovered(
+                TwoRoundEM(len(truth), n_seeds=l, pruning=pruning, random_state=seed)
+                .fit(sample_mixture(truth, weights, q, m, seed)[0])
+                .templates_,
+                truth,
+            )
+            for seed in range(runs)
+        )
+
+
+@pytest.mark.parametrize("point", HARD, ids=str)
+def test_certified_success_is_not_above_the_measured_one(point):
+    """30 points where 8 to 30 % of fits fail; 200 fits each.
+
+    If the bound is true, so many failures have probability below 3·10^-8: at most 10^-6 for all
+    points together. Measured failures are one half to nine tenths of the bound, so that a bound of
+    half its size would be caught. Failures must occur, or the point says nothing.
+    """
+    n, m, q, w, pruning = point
+    bound = certificate(n, m, 2, q, n, [w, 1 - w], n_seeds=8, pruning=pruning).failure_probability
+    failures = failures_of(templates_at(n, n), [w, 1 - w], q, m, 8, pruning, 200)
+    assert bound < 0.5
+    assert failures > 0
+    assert stats.binom.sf(failures - 1, 200, bound) > 3e-8
+
+
+@pytest.mark.parametrize("pruning", ["l1", "hamming"])
+def test_certificate_for_more_templates(pruning):
+    """k = 5, few seeds: 150 fits, probability of a false alarm below 10^-7."""
+    truth = make_templates(5, 600, separation=0.5, random_state=0)
+    distances = (truth[:, None] != truth[None]).sum(axis=2)
+    weights = [0.2] * 5
+    at = certificate(600, 300, 5, 0.02, distances, weights, n_seeds=12, pruning=pruning)
+    failures = failures_of(truth, weights, 0.02, 300, 12, pruning, 150)
+    assert at.failure_probability < 0.5
+    assert stats.binom.sf(failures - 1, 150, at.failure_probability) > 1e-7
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "q", "d", "w", "l", "pruning"),
+    [
+        (45, 100, 0.1, 45, 0.5, 8, "l1"),
+        (40, 80, 0.1, 40, 0.3, 10, "l1"),
+        (60, 60, 0.15, 60, 0.5, 7, "l1"),
+        (50, 100, 0.1, 45, 0.5, 8, "hamming"),
+    ],
+)
+def test_every_event_is_rarer_than_its_bound(n, m, q, d, w, l, pruning):
+    """Event by event, 60 runs of a plain transcription; 8 events × 4 points below 10^-6 in all."""
+    at = certificate(n, m, 2, q, d, [w, 1 - w], n_seeds=l, pruning=pruning)
+    assert at.constants, "the point must be certifiable at all"
+    counts = dict.fromkeys(at.failure_terms, 0)
+    for run in range(60):
+        rng = stream(run, "certificate", n)
+        for name, happened in events(templates_at(d, n), [w, 1 - w], q, m, at, rng).items():
+            counts[name] += happened
+    for name, bound in at.failure_terms.items():
+        assert stats.binom.sf(counts[name] - 1, 60, min(1.0, bound)) > 3e-8, name
+
+
+@pytest.mark.parametrize("n", [10, 10**9])
+@pytest.mark.parametrize("m", [3, 10**9])
+@pytest.mark.parametrize("q", [1e-12, 0.3, 0.4999])
+@pytest.mark.parametrize("pruning", ["l1", "hamming"])
+def test_certificate_survives_extremes(n, m, q, pruning):
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        at = certificate(
+            n, m, 3, q, max(1, n // 3), [0.2, 0.3, 0.5], n_seeds=min(m, 50), pruning=pruning
+        )
+    assert 0 <= at.failure_probability <= 1
+
+
+def test_certificate_can_be_read():
+    at = certificate(45, 300, 2, 0.1, 45, [0.5, 0.5])
+    assert "certified: failure ≤" in str(at)
+    assert "<table>" in at._repr_html_()
+    assert json.loads(json.dumps(at.to_dict()))["holds"] is True
+
+
+# --- limits ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [1, 2, 9, 30])
+@pytest.mark.parametrize("q", [0.01, 0.2, 0.45])
+@pytest.mark.parametrize("w", [0.5, 0.1, 0.99])
+def test_label_error_is_the_bayes_error(d, q, w):
+    exact = sum(
+        math.comb(d, f) * min(w * q**f * (1 - q) ** (d - f), (1 - w) * q ** (d - f) * (1 - q) ** f)
+        for f in range(d + 1)
+    )
+    assert pair_error(d, q, w, 1 - w) == pytest.approx(exact, rel=1e-9, abs=1e-15)
+
+
+def test_votes_by_hand():
+    assert float(vote_error(1, 0.2)) == pytest.approx(0.2)
+    assert float(vote_error(2, 0.2)) == pytest.approx(0.04 + 0.5 * 0.32)
+    assert float(vote_error(3, 0.2)) == pytest.approx(3 * 0.04 * 0.8 + 0.008)
+    assert float(vote_error(0, 0.2)) == pytest.approx(0.5)
+
+
+def test_recovery_limits():
+    at = limit(45, 20, 2, 0.2, 45, [0.5, 0.5])
+    assert at.recovery_uniform == pytest.approx(0.167, abs=5e-4)
+    assert at.recovery_masks == pytest.approx((1 - float(vote_error(20, 0.2))) ** 45)
+    assert limit(45, 20, 1, 0.2, 0, [1.0]).recovery_uniform == pytest.approx(at.recovery_masks)
+    three = limit(45, 60, 3, 0.2, 20, [0.2, 0.3, 0.5])
+    assert 0 < three.recovery_uniform < three.recovery_masks < 1
+    assert three.label_error == pytest.approx(pair_error(20, 0.2, 0.3, 0.5), rel=0.2)
+
+
+def test_no_fit_beats_the_limits():
+    """Exact recovery of uniform templates at a hard point: 400 fits, 6 sd (below 10^-8)."""
+    n, m, q = 20, 30, 0.2
+    found = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for seed in range(400):
+            truth = np.random.default_rng(seed).integers(2, size=(2, n))
+            X, _ = sample_mixture(truth, [0.5, 0.5], q, m, seed)
+            found += templates_recovered(TwoRoundEM(2, random_state=seed).fit(X).templates_, truth)
+    most = limit(n, m, 2, q, 10, [0.5, 0.5]).recovery_uniform
+    assert found <= 400 * most + 6 * math.sqrt(400 * most * (1 - most))
+
+
+# --- the planner ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reading", ["printed", "corrected", "kl"])
+@pytest.mark.parametrize("q", [0.001, 0.01, 0.1, 0.2])
+def test_least_n_by_the_theorem_there_and_back(reading, q):
+    at = {"m": 300, "k": 2, "q": q, "c": 1.0, "w_min": 0.5}
+    n = plan("n", method="theorem", reading=reading, **at).value
+    assert guarantee(n, reading=reading, **at).holds
+    assert not guarantee(n - 1, reading=reading, **at).holds
+
+
+def test_least_n_of_the_errata():
+    known = {("printed", 0.1): 5193, ("printed", 0.2): 521_300, ("corrected", 1e-4): 972_103,
+             ("corrected", 0.01): 9722, ("kl", 1e-4): 1463, ("kl", 0.01): 504, ("kl", 0.1): 3619,
+             ("kl", 0.2): 407_578}  # fmt: skip
+    for (reading, q), n in known.items():
+        assert plan("n", q=q, method="theorem", reading=reading).value == n
+
+
+def test_least_m_and_c_by_the_theorem():
+    at = {"n": 10_000, "k": 2, "q": 0.1, "w_min": 0.5}
+    m = plan("m", c=1.0, method="theorem", **at).value
+    assert guarantee(m=m, c=1.0, **at).holds
+    assert not guarantee(m=m - 1, c=1.0, **at).holds
+    c = plan("c", m=300, method="theorem", **at).value
+    assert guarantee(m=300, c=c, **at).holds
+    assert not guarantee(m=300, c=c * (1 - 1e-9), **at).holds
+
+
+def test_caps_are_said():
+    """Few rows cap n at e^(m/16): no n will do at c so small that more columns are needed."""
+    answer = plan("n", m=240, c=0.9, q=0.2, method="theorem")
+    assert answer.value is None
+    assert "where 2, C2 fails" in answer.note
+    assert plan("c", n=20, q=0.2, method="theorem").value is None
+    assert "e^(m/16)" in plan("n", q=0.1, method="theorem").note
+
+
+@pytest.mark.parametrize("unknown", ["m", "n", "c"])
+def test_the_certificates_plan_holds(unknown):
+    at = {"m": 300, "n": 200, "c": 1.0}
+    at.pop(unknown)
+    value = plan(unknown, q=0.1, **at).value
+    full = {**at, unknown: value}
+    n = int(full["n"])
+    assert certificate(n, int(full["m"]), 2, 0.1, round(full["c"] * n), [0.5, 0.5]).holds
+
+
+def test_plan_of_many_templates_respects_geometry():
+    assert plan("c", n=300, k=3, w_min=0.3, q=0.02, m=400).value <= 2 / 3
+
+
+# --- tails ----------------------------------------------------------------------------------
+
+
+def test_windows_leave_out_what_they_say():
+    for n, p in ((10, 0.5), (300, 0.01), (10**6, 0.3), (10**9, 1e-9)):
+        values, chance, missed = tails.window(n, p)
+        assert chance.sum() >= 1 - missed - 1e-9
+        assert (np.diff(values) == 1).all()
+
+
+def test_log_tails_do_not_underflow():
+    assert np.isfinite(tails.log_upper_tail(10_000, 0.01, 9000))
+    assert float(tails.log_upper_tail(10, 0.5, 11)) == -np.inf
+    assert float(tails.log_upper_tail(20, 0.3, 5)) == pytest.approx(
+        np.log(stats.binom.sf(4, 20, 0.3))
+    )
+
+
+# --- bad input ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"q": 0}, r"q must lie in \(0, 0.5\), got 0"),
+        ({"q": 0.5}, "q must lie"),
+        ({"c": 0}, "c must lie"),
+        ({"c": 1.01}, "c must lie"),
+        ({"w_min": 0.6}, "w_min·k must be at most 1"),
+        ({"delta": 1}, "delta must lie"),
+        ({"epsilon": 0}, "epsilon must lie"),
+        ({"n": 0}, "n must be at least 1"),
+        ({"m": 10.5}, "m must be a whole number, got 10.5"),
+        ({"k": "two"}, "k must be a whole number"),
+        ({"reading": "loose"}, "reading must be one of"),
+        ({"q": "low"}, "q must be a number"),
+    ],
+)
+def test_bad_guarantees_are_named(change, words):
+    good = {"n": 100, "m": 100, "k": 2, "q": 0.1, "c": 0.5, "w_min": 0.5}
+    with pytest.raises(ValueError, match=words):
+        guarantee(**{**good, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"distances": [[0, 5], [6, 0]]}, "symmetric"),
+        ({"distances": [[1, 5], [5, 0]]}, "diagonal"),
+        ({"distances": 101}, "1 … n = 100, got 101"),
+        ({"distances": 0.5}, "1 … n = 100, got 0"),
+        ({"distances": [1, 2]}, "one number or a 2×2 matrix"),
+        ({"weights": [0.5, 0.6]}, "sum to 1"),
+        ({"weights": [1.5, -0.5]}, "positive"),
+        ({"weights": [1]}, "2 positive numbers"),
+        ({"k": 1, "weights": [1]}, "k must be at least 2"),
+        ({"pruning": "l2"}, "pruning"),
+        ({"n_seeds": 0}, "n_seeds must be at least 1"),
+        ({"k": 3, "weights": [0.2, 0.3, 0.5], "distances": 70}, "at most 2n = 200"),
+        (
+            {"k": 3, "weights": [0.2, 0.3, 0.5], "distances": [[0, 50, 9], [50, 0, 9], [9, 9, 0]]},
+            "triangle inequality",
+        ),
+    ],
+)
+def test_bad_certificates_are_named(change, words):
+    good = {"n": 100, "m": 100, "k": 2, "q": 0.1, "distances": 50, "weights": [0.5, 0.5]}
+    with pytest.raises(ValueError, match=words):
+        certificate(**{**good, **change})
+
+
+def test_bad_plans_are_named():
+    with pytest.raises(ValueError, match="solve_for"):
+        plan("q", q=0.1)
+    with pytest.raises(ValueError, match="method"):
+        plan("n", q=0.1, method="magic")
+    with pytest.raises(ValueError, match="give n"):
+        plan("m", q=0.1)
+
+
+def test_public_names_of_the_theory():
+    for name in theory.__all__:
+        assert getattr(theory, name) is not None
