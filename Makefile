@@ -16,8 +16,9 @@ lint: .venv/.have-test  ## style, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/.have-all  ## time and memory beside scikit-learn's k-means, in one run
+bench: .venv/.have-test  ## time and memory beside k-means; how honest the certificates are
 	$(BIN)/python benchmarks/fit.py
+	$(BIN)/python benchmarks/trust.py
 
 docs: .venv/.have-docs  ## the documentation site, warnings are errors
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html

@@ -5,10 +5,10 @@ import warnings
 
 import numpy as np
 import pytest
+from hostile import OUTSIDE, copied_rows, hard_fit
 from scipy import stats
-from scipy.cluster.hierarchy import fcluster, linkage
 
-from bitmix import BitMatrix, ClassicEM, TwoRoundEM, certify_fit
+from bitmix import BitMatrix, TwoRoundEM, certify_fit
 from bitmix.certify import matched_disagreements
 from bitmix.datasets import make_templates, paper_pair, sample_mixture
 from bitmix.errors import InputError
@@ -20,24 +20,19 @@ from bitmix.theory.fit_verdict import Evidence, judge, least_alpha
 quiet = pytest.mark.filterwarnings("ignore::bitmix.errors.BitmixWarning")
 
 
-def majority(X: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
-    return np.array(
-        [X[labels == i].mean(axis=0) > 0.5 if (labels == i).any() else X[0] > 2 for i in range(k)]
-    )
-
-
 # --- issued where it should be --------------------------------------------------------------
 
 
 def test_easy_fits_are_certified():
-    """n = 50, q = .1, c = 1, m = 300: issued in ≥ 95 %. Measured .99 of 1,000; 200 runs here,
+    """n = 50, q = .1, c = 1, m = 300: issued in ≥ 95 %; `benchmarks/trust.py` has 491 of 500.
 
-    so that a true rate of .985 or more gives fewer than 185 with probability below 10^-6."""
+    A true rate of .975 or more gives fewer than 182 of 200 with probability below 10^-6.
+    """
     truth, issued = paper_pair(50, 1.0), 0
     for seed in range(200):
         X, _ = sample_mixture(truth, [0.5, 0.5], 0.1, 300, seed)
         issued += TwoRoundEM(2, random_state=seed).fit(X).certify(X).issued
-    assert issued >= 185
+    assert issued >= 182
 
 
 def test_what_it_says():
@@ -95,40 +90,6 @@ def test_remedies_are_true():
 
 
 # --- never wrongly --------------------------------------------------------------------------
-
-
-def hard_fit(seed: int):
-    """A random hard problem, and templates by a random honest or hostile method."""
-    rng = np.random.default_rng([99, seed])
-    k = int(rng.integers(1, 4))
-    n = int(rng.integers(20, 120))
-    m = int(rng.integers(12, 160))
-    q = float(rng.uniform(0.02, 0.25))
-    truth = make_templates(k, n, separation=float(rng.uniform(0.15, 0.6)), random_state=seed)
-    weights = rng.dirichlet(np.full(k, 3.0))
-    rows, labels = sample_mixture(truth, weights, q, m, seed)
-    X = rows.to_dense()
-    method = seed % 5
-    if method == 0:
-        found = TwoRoundEM(k, random_state=seed).fit(rows).templates_
-    elif method == 1:
-        found = ClassicEM(k, max_iter=5, random_state=seed).fit(rows).templates_
-    elif method == 2:  # single linkage
-        groups = fcluster(linkage(X, "single", metric="hamming"), k, "maxclust") - 1
-        found = majority(X, groups, k)
-    elif method == 3:  # the truth with the one bit turned that the data speak for least
-        votes = np.array(
-            [
-                np.abs(X[labels == i].mean(axis=0) - 0.5) if (labels == i).any() else np.full(n, 9)
-                for i in range(k)
-            ]
-        )
-        i, s = np.unravel_index(votes.argmin(), votes.shape)
-        found = truth.copy()
-        found[i, s] ^= 1
-    else:  # the majority of the true clusters: wrong just where the data mislead
-        found = majority(X, labels, k)
-    return rows, found.astype(np.uint8), truth
 
 
 @quiet
@@ -191,17 +152,6 @@ def test_noise_is_bounded_without_trusting_the_clusters():
 # --- outside the model ----------------------------------------------------------------------
 
 
-def rate(make, runs=20) -> float:
-    """Share of data sets where a check objects or the certificate is refused."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        seen = 0
-        for seed in range(runs):
-            certificate = certify_fit(*make(seed))
-            seen += bool(certificate.objections) or not certificate.issued
-    return seen / runs
-
-
 def test_the_checks_are_quiet_inside_the_model():
     """1,000 checks (200 certificates × 5) flagged below 10^-4 each: 6 or more has p < 10^-8."""
     flagged = 0
@@ -212,50 +162,18 @@ def test_the_checks_are_quiet_inside_the_model():
     assert flagged < 6
 
 
-def test_a_missing_template_is_noticed():
-    def hidden(seed):
-        truth = make_templates(2, 1000, separation=0.5, random_state=seed)
-        third = truth[1].copy()
-        third[:30] ^= 1
-        X, _ = sample_mixture([*truth, third], [0.5, 0.25, 0.25], 0.05, 300, seed)
-        return X, truth
-
-    assert rate(hidden) == 1
+@pytest.mark.parametrize("make", OUTSIDE, ids=lambda make: make.__name__)
+def test_what_is_outside_the_model_is_noticed(make):
+    """20 data sets each: always a check objects or the certificate is refused."""
+    for seed in range(20):
+        certificate = certify_fit(*make(seed))
+        assert certificate.objections or not certificate.issued
 
 
 def test_copied_rows_are_refused():
-    def copied(seed):
-        truth = paper_pair(50, 1.0)
-        X, _ = sample_mixture(truth, [0.5, 0.5], 0.1, 150, seed)
-        return X[np.repeat(np.arange(150), 2)], truth
-
-    X, truth = copied(0)
-    certificate = certify_fit(X, truth)
+    certificate = certify_fit(*copied_rows(0))
     assert not certificate.issued
     assert "copies of each other" in certificate.parts[3].says
-    assert rate(copied) == 1
-
-
-def test_noisy_columns_are_noticed():
-    def noisy(seed):
-        truth = make_templates(2, 1000, separation=0.5, random_state=seed)
-        X, _ = sample_mixture(truth, [0.5, 0.5], 0.05, 300, seed)
-        extra = np.zeros((300, 1000), dtype=np.uint8)
-        extra[:, :10] = np.random.default_rng(seed).random((300, 10)) < 0.44
-        return X.to_dense() ^ extra, truth
-
-    assert rate(noisy) == 1
-
-
-def test_columns_that_flip_together_are_noticed():
-    def together(seed):
-        truth = make_templates(2, 400, separation=0.5, random_state=seed)
-        X, labels = sample_mixture(truth, [0.5, 0.5], 0.05, 300, seed)
-        flips = X.to_dense() ^ truth[labels]
-        flips[:, 1:20] = flips[:, [0]]
-        return flips ^ truth[labels], truth
-
-    assert rate(together) == 1
 
 
 # --- edges ----------------------------------------------------------------------------------

@@ -2,11 +2,18 @@
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse
+
+from bitmix import TwoRoundEM
+from bitmix.datasets import make_templates, sample_mixture
 
 SOURCE = Path(__file__).parents[1] / "src" / "bitmix"
 
@@ -56,8 +63,6 @@ def test_imports_go_one_way(path):
 
 
 def python(code: str, **env: str) -> str:
-    import os
-
     return subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
@@ -118,11 +123,102 @@ def test_demo_survives_few_rows():
     assert "bitmix: note: 6 rows are few" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("rows.csv", b"a,b\n0,1\n0\n", "rows.csv must hold 0 and 1"),
+        ("rows.csv", b"a,b\n0,x\n", "rows.csv must hold 0 and 1"),
+        ("rows.npy", b"\x93NUMPY", "not a NumPy array"),
+        ("rows.npz", b"PK", "not a sparse matrix"),
+        ("rows.bits", b"BITMIX", "not a packed bitmix file"),
+        ("rows.doc", b"", "must be one of .bits"),
+    ],
+)
+def test_bad_files_are_named(files, tmp_path, name, content, words):
+    (tmp_path / name).write_bytes(content)
+    result = bitmix_command("certify", str(files / "plain.model"), str(tmp_path / name))
+    assert result.returncode == 2
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def test_version_and_help():
     import bitmix
 
     assert bitmix_command("--version").stdout == f"bitmix {bitmix.__version__}\n"
     assert "demo" in bitmix_command("--help").stdout
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A model and its rows in every format."""
+    folder = tmp_path_factory.mktemp("files")
+    truth = make_templates(3, 300, separation=0.5, random_state=0)
+    rows, _ = sample_mixture(truth, [0.5, 0.3, 0.2], 0.1, 600, 0)
+    bits = rows.to_dense()
+    table = pd.DataFrame(bits).add_prefix("bit ")
+    TwoRoundEM(3, random_state=0).fit(table).save(folder / "named.model")
+    TwoRoundEM(3, random_state=0).fit(rows).save(folder / "plain.model")
+    rows.save(folder / "rows.bits")
+    np.save(folder / "rows.npy", bits)
+    scipy.sparse.save_npz(folder / "rows.npz", scipy.sparse.csr_matrix(bits))
+    table.to_csv(folder / "rows.csv", index=False)
+    table.iloc[:, ::-1].assign(id=range(len(bits))).to_csv(folder / "other.csv", index=False)
+    pd.DataFrame(bits).to_csv(folder / "bare.tsv", index=False, header=False, sep="\t")
+    return folder
+
+
+@pytest.mark.parametrize("data", ["rows.bits", "rows.npy", "rows.npz", "rows.csv", "bare.tsv"])
+def test_certify_reads_every_format(files, data):
+    model = "plain.model" if data != "rows.csv" else "named.model"
+    result = bitmix_command("certify", str(files / model), str(files / data), "--json")
+    answer = json.loads(result.stdout)
+    assert result.returncode == 0
+    assert answer["issued"] is True
+    assert answer["evidence"]["m"] == 600
+
+
+def test_certify_picks_columns_by_name(files):
+    result = bitmix_command("certify", str(files / "named.model"), str(files / "other.csv"))
+    assert "Certificate ISSUED" in result.stdout
+
+
+def test_certify_check_tells_by_its_exit_code(files):
+    arguments = ("certify", str(files / "plain.model"), str(files / "rows.bits"), "--check")
+    assert bitmix_command(*arguments).returncode == 0
+    refused = bitmix_command(*arguments, "--alpha", "1e-14")
+    assert refused.returncode == 1
+    assert "NOT ISSUED" in refused.stdout
+
+
+def test_plan_prints_theorem_certificate_and_limit():
+    result = bitmix_command("plan", "--n", "2000", "--q", "0.01", "--k", "2", "--w-min", "0.5")
+    assert result.returncode == 0
+    for words in ("Theorem 1 (corrected) does not hold", "Certificate holds", "✗", "✓", "Limit"):
+        assert words in result.stdout
+
+
+def test_plan_solves_and_prints_json():
+    result = bitmix_command("plan", "--q", "0.1", "--solve-for", "n", "--json")
+    answer = json.loads(result.stdout)
+    assert answer["least_n_by_theorem"]["value"] == 5193
+    assert answer["least_n_by_certificate"]["value"] <= 45
+    assert answer["certificate"]["holds"] is True
+    assert set(answer["guarantee"]["conditions"]) == {"1", "2", "3", "4", "C1", "C2", "C3"}
+    assert set(answer["limit"]) == {"label_error", "recovery_uniform", "recovery_masks"}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("domain.png", ["--solve-for", "n"]), ("domain.svg", ["--n", "200", "--solve-for", "c"])],
+)
+def test_plan_draws_the_domain(tmp_path, name, arguments):
+    path = tmp_path / name
+    assert bitmix_command("plan", "--q", "0.1", *arguments, "--plot", str(path)).returncode == 0
+    assert path.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml")
+    again = bitmix_command("plan", "--q", "0.1", *arguments, "--plot", str(path))
+    assert again.returncode == 2
+    assert "--force" in again.stderr
 
 
 @pytest.mark.parametrize(
@@ -133,6 +229,13 @@ def test_version_and_help():
         (["demo", "--seed", "-1"], "Invalid value for '--seed'"),
         (["demo", "--colour"], "No such option"),
         (["dance"], "No such command"),
+        (["plan", "--q", "0.7", "--n", "10"], "q must lie in (0, 0.5), got 0.7"),
+        (["plan", "--q", "0.1"], "give --n"),
+        (["plan", "--q", "0.1", "--n", "10", "--k", "1"], "k must be at least 2"),
+        (["plan", "--q", "0.1", "--n", "10", "--plot", "no/such.png"], "no folder"),
+        (["plan", "--q", "0.1", "--n", "10", "--plot", "x.pdf"], "must end in .png or .svg"),
+        (["certify", "absent.model", "absent.csv"], "absent.model"),
+        (["certify", __file__, __file__], "not a bitmix model"),
     ],
 )
 def test_wrong_use_is_one_line_and_code_2(arguments, words):

@@ -19,8 +19,10 @@ def _plain(value: Any) -> Any:
     return value.tolist()
 
 
-def writable(path: Path, force: bool) -> Path:
-    """The path, unless something would be overwritten or there is no folder for it."""
+def writable(path: Path, force: bool, *endings: str) -> Path:
+    """The path, unless its ending is wrong, its folder missing, or something would be lost."""
+    if endings and path.suffix.lower() not in endings:
+        raise ValueError(f"{path.name} must end in {' or '.join(endings)}")
     if path.exists() and not force:
         raise ValueError(f"{path} is there already: give another name, or --force to overwrite it")
     if not path.parent.is_dir():

@@ -58,7 +58,7 @@ def plan(
         "w_min": 1 / k if w_min is None else w_min,
         "reading": str(reading), "pruning": str(pruning),
     }  # fmt: skip
-    target = None if plot is None else writable(plot, force)
+    target = None if plot is None else writable(plot, force, ".png", ".svg")
     answer = _answer(point, None if solve_for is None else str(solve_for))
     if as_json:
         print_json({name: value.to_dict() for name, value in answer.items() if value is not None})

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +46,7 @@ def _sparse(path: Path) -> Any:
 
     try:
         return scipy.sparse.load_npz(path)
-    except (ValueError, KeyError, EOFError) as error:
+    except (ValueError, KeyError, EOFError, BadZipFile) as error:
         raise FileFormatError(f"{path} is not a sparse matrix of scipy: {error}") from None
 
 

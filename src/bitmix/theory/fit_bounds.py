@@ -50,8 +50,8 @@ def columns_needed(m: int, n: int, gap: int, p2: float, error: float) -> int | N
     z = float(stats.norm.isf(min(0.5, 4 / m**2)))
     spread = z * math.sqrt(p2 * (1 - p2))
     mean = (gap + spread * math.sqrt(n)) / n
-    for factor in np.geomspace(1.05, 1000, 80):
-        wide = math.ceil(n * factor)
+    for factor in np.geomspace(1.05, 1000, 80).tolist():
+        wide: int = math.ceil(n * factor)
         if least_gap(m, wide, p2, error) <= mean * wide - spread * math.sqrt(wide):
             return wide
     return None
