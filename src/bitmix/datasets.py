@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bitmix import checks
 from bitmix.errors import InputError
+from bitmix.features.alphabet import Alphabet, Stroke
 from bitmix.kernels.bits import WORD, Words, pack
 from bitmix.randomness import seed_of, stream
 from bitmix.rows.packed import BitMatrix
@@ -64,6 +65,23 @@ def make_templates(
     templates = np.tile(common, (k, 1))
     templates[:, rng.permutation(n)[: len(splits)]] ^= splits.T
     return templates
+
+
+def sketch_dogs() -> NDArray[np.uint8]:
+    """Two dogs on a 9×9 grid of cells with the alphabet of 18 patterns, shape (2, 1458).
+
+    One pricks its ears and holds its tail up, the other hangs its ears and its tongue; they differ
+    in 29 bits (c ≈ .02), as in the paper's Figure 5. Draw them with `bitmix.features.Alphabet`.
+
+    Examples
+    --------
+    >>> dogs = sketch_dogs()
+    >>> dogs.shape, int((dogs[0] != dogs[1]).sum())
+    ((2, 1458), 29)
+    >>> X, labels = sample_mixture(dogs, [0.6, 0.4], noise=0.1, m=200, random_state=0)
+    """
+    alphabet = Alphabet()
+    return np.array([alphabet.encode(_DOG + _ALERT), alphabet.encode(_DOG + _GENTLE)])
 
 
 def sample_mixture(
@@ -174,3 +192,33 @@ def _checked_weights(weights: ArrayLike, k: int) -> NDArray[np.float64]:
         )
     total: NDArray[np.float64] = w / w.sum()
     return total
+
+
+def _diamond(x: float, y: float) -> list[Stroke]:
+    """The four strokes that join the side mid-points of a cell."""
+    return [
+        (x + 0.5, y, x + 1, y + 0.5), (x + 1, y + 0.5, x + 0.5, y + 1),
+        (x + 0.5, y + 1, x, y + 0.5), (x, y + 0.5, x + 0.5, y),
+    ]  # fmt: skip
+
+
+_DOG: list[Stroke] = [
+    (0, 3, 0, 4), (0, 3, 1, 3), (0, 3.5, 0.5, 3),                    # snout and nose
+    (1, 3, 2, 2), (2, 2, 4, 2), (2, 2.5, 2.5, 3),                    # brow, crown, eye
+    (0, 4, 2, 4), (0.5, 4, 1, 3.5), (2, 4, 3, 5),                    # jaw, mouth, throat
+    (4, 2, 4.5, 3), (4.5, 3, 5, 4), (5, 4, 8, 4),                    # nape and back
+    (3, 5, 3, 8), (2, 8, 4, 8), (4, 8, 4, 6), (4, 6, 7, 6),          # fore leg, paw, belly
+    (7, 6, 7, 8), (6, 8, 8, 8), (8, 8, 8, 4),                        # hind leg, paw, rump
+]  # fmt: skip
+_ALERT: list[Stroke] = [
+    (2, 2, 2.5, 1), (2.5, 1, 3, 2), (3, 2, 3.5, 1), (3.5, 1, 4, 2),  # pricked ears
+    (8, 4, 8.5, 3), (8.5, 3, 8.5, 2), (8.5, 2, 8, 1), (8, 1, 7.5, 0),  # tail up
+    (5.5, 4, 5.5, 5), (6.5, 4, 6.5, 5), (7.5, 4, 7.5, 5),            # stripes
+    (3, 5, 4, 4),                                                    # collar
+]  # fmt: skip
+_GENTLE: list[Stroke] = [
+    (3, 2, 2.5, 3), (2.5, 3, 3, 4), (3, 4, 4, 3), (4, 3, 4, 2),      # hanging ear
+    (8, 4, 8.5, 5), (8.5, 5, 8.5, 7),                                # tail down
+    (0, 4, 0.5, 5), (0.5, 5, 1, 4),                                  # tongue
+    *_diamond(5, 4), *_diamond(6, 4),                                # spots
+]  # fmt: skip

@@ -1,17 +1,23 @@
 """Pictures, on axes you give or on new ones. matplotlib is loaded when one is drawn."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from bitmix.atomic import atomic_write
+from bitmix.features.images import read_grey
+from bitmix.metrics import conditional_purity
+from bitmix.progress import progress
 from bitmix.theory import limit, plan
 from bitmix.theory.limit import vote_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's colours, with line styles that still differ in grey
 _STYLES: dict[str, dict[str, Any]] = {
@@ -90,10 +96,17 @@ def _least_weight(n: int, m: int, k: int, q: float, delta: float) -> float:
 
 def save_domain(path: Path, **settings: Any) -> None:
     """`plot_domain` into a PNG or SVG file."""
+    with saved_figure(path, (8, 4.5)) as figure:
+        plot_domain(figure.subplots(), **settings)
+
+
+@contextmanager
+def saved_figure(path: Path, size: tuple[float, float]) -> "Iterator[Figure]":
+    """A new figure in inches; drawn into the PNG or SVG file when the block ends."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    plot_domain(figure.subplots(), **settings)
+    figure = Figure(figsize=size, layout="constrained")
+    yield figure
     with atomic_write(path) as file:
         figure.savefig(file, format=path.suffix.lower()[1:], dpi=150)
 
@@ -107,7 +120,7 @@ def _curve(
     top: float | None = None,
 ) -> None:
     """One boundary; with `top`, the domain above it is shaded."""
-    points = [(x, y) for x in _progress(across, label) if (y := least(x)) is not None]
+    points = [(x, y) for x in progress(across, label) if (y := least(x)) is not None]
     if points:
         x, y = np.array(points, dtype=np.float64).T
         ax.plot(x, y, label=label, markersize=3.5, **_STYLES[style])
@@ -117,15 +130,96 @@ def _curve(
         ax.plot([], [], label=f"{label}: nowhere", **_STYLES[style])
 
 
-def _progress(values: Iterable[Any], label: str) -> Iterator[Any]:
-    """A bar on a terminal, nothing elsewhere."""
-    try:
-        from rich.console import Console
-        from rich.progress import track
-    except ModuleNotFoundError:
-        yield from values
-        return
-    console = Console(stderr=True)
-    yield from track(
-        list(values), label, console=console, transient=True, disable=not console.is_terminal
+class Geometry(Protocol):
+    """Knows where the stroke of each bit is: `GaborGeometry` or `Alphabet`."""
+
+    @property
+    def n_features(self) -> int: ...
+
+    def segments(self, bits: ArrayLike) -> NDArray[np.float64]: ...
+
+    def strokes(self, values: ArrayLike) -> NDArray[np.float64]: ...
+
+
+def plot_template(ax: "Axes", values: ArrayLike, geometry: Geometry) -> "Axes":
+    """A template or row as strokes; a mean template with grey by probability."""
+    from matplotlib.collections import LineCollection
+
+    shares = geometry.strokes(values).clip(0, 1)
+    seen = np.flatnonzero(shares > 0.02)
+    everything = geometry.segments(np.ones(geometry.n_features))
+    order = seen[np.argsort(shares[seen], kind="stable")]  # dark strokes on top
+    ax.add_collection(
+        LineCollection(
+            list(everything[order].reshape(-1, 2, 2)),
+            colors=[str(round(1 - share, 3)) for share in shares[order]],
+            linewidths=0.9,
+            capstyle="round",
+        )
     )
+    x, y = everything[:, 0::2], everything[:, 1::2]
+    pad = 0.02 * (x.max() - x.min())
+    ax.set(xlim=(x.min() - pad, x.max() + pad), ylim=(y.max() + pad, y.min() - pad))
+    ax.set_aspect("equal")
+    return _bare(ax)
+
+
+def plot_image(ax: "Axes", source: Any, shape: tuple[int, int]) -> "Axes":
+    """An image file or array in grey, scaled as the sketch saw it."""
+    ax.imshow(read_grey(source, shape), cmap="gray", vmin=0, vmax=1)
+    return _bare(ax)
+
+
+def save_sketches(path: Path, images: Sequence[Any], rows: Any, geometry: Any) -> None:
+    """Images beside their sketches (Figure 2), at most twelve."""
+    count = min(12, len(images))
+    across = min(4, count)
+    down = -(-count // across)
+    shape = (geometry.rows * geometry.cell_size, geometry.columns * geometry.cell_size)
+    with saved_figure(path, (2.6 * across, 1.35 * down)) as figure:
+        axes = figure.subplots(down, 2 * across, squeeze=False)
+        for ax in axes.flat:
+            ax.axis("off")
+        for i in range(count):
+            left, right = axes[i // across, 2 * (i % across) : 2 * (i % across) + 2]
+            plot_image(left, images[i], shape)
+            plot_template(right, rows[i], geometry)
+
+
+def save_sheet(
+    path: Path, images: Sequence[Any], found: ArrayLike, means: NDArray[np.float64],
+    geometry: Any, truth: Sequence[str] | None = None,
+) -> None:  # fmt: skip
+    """The cluster sheet of Figures 7 and 8: the template first, then images of its cluster."""
+    labels = np.asarray(found)
+    shape = (geometry.rows * geometry.cell_size, geometry.columns * geometry.cell_size)
+    k, across = len(means), 9
+    with saved_figure(path, (1.15 * across, 1.45 * k)) as figure:
+        axes = figure.subplots(k, across, squeeze=False)
+        for i in range(k):
+            members = np.flatnonzero(labels == i)
+            plot_template(axes[i, 0], means[i], geometry)
+            axes[i, 0].set_title(_cluster_title(members, truth), fontsize=7.5, loc="left")
+            shown = members[
+                np.linspace(0, len(members) - 1, min(across - 1, len(members))).astype(int)
+            ]
+            for ax in axes[i, 1:]:
+                ax.axis("off")
+            for ax, member in zip(axes[i, 1:], shown, strict=False):
+                plot_image(ax, images[member], shape)
+
+
+def _cluster_title(members: NDArray[np.intp], truth: Sequence[str] | None) -> str:
+    if truth is None or not len(members):
+        return f"{len(members)} images"
+    names = [truth[member] for member in members]
+    most = max(sorted(set(names)), key=names.count)
+    purity = conditional_purity(names, [0] * len(names))
+    return f"{len(members)} images, {purity:.0%} {most}"
+
+
+def _bare(ax: "Axes") -> "Axes":
+    ax.set(xticks=[], yticks=[])
+    for spine in ax.spines.values():
+        spine.set(color="0.8", linewidth=0.5)
+    return ax

@@ -6,7 +6,9 @@ import typer
 
 from bitmix.cli.certify import certify
 from bitmix.cli.demo import demo
+from bitmix.cli.fit import fit
 from bitmix.cli.plan import plan
+from bitmix.cli.sketch import sketch
 
 app = typer.Typer(
     name="bitmix",
@@ -15,7 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for _command in (demo, certify, plan):
+for _command in (demo, fit, certify, plan, sketch):
     app.command()(_command)
 
 

@@ -1,0 +1,116 @@
+"""``bitmix fit``."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bitmix.cli.output import Force, Json, print_json, writable
+from bitmix.cli.sketch import CellSize, Orientations, Skip, Threshold, sketches
+
+
+class Method(StrEnum):
+    two_round = "two-round"
+    classic = "classic"
+
+
+def fit(
+    data: Annotated[
+        Path, typer.Argument(help="A folder of images, or .bits, .npy, .npz, .csv, .tsv.")
+    ],
+    k: Annotated[int, typer.Option("-k", min=1, help="How many templates.")],
+    method: Annotated[Method, typer.Option(help="Which estimator.")] = Method.two_round,
+    rounds: Annotated[int, typer.Option(min=2, help="EM steps in all (classic: at most).")] = 10,
+    starts: Annotated[int, typer.Option(min=1, help="Keep the likeliest of so many fits.")] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="Fixes every random choice.")] = 0,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Save the model.")] = None,
+    sheet: Annotated[Path | None, typer.Option(help="Draw the clusters of images.")] = None,
+    cell_size: CellSize = 6,
+    orientations: Orientations = 16,
+    threshold: Threshold = None,
+    skip_errors: Skip = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Find k templates in rows of bits, or in a folder of images.
+
+    Examples:  bitmix fit photos -k 3 --sheet sheet.png  |  bitmix fit rows.csv -k 4 -o my.model
+    """
+    for path, endings in ((output, ()), (sheet, (".png", ".svg"))):
+        if path is not None:
+            writable(path, force, *endings)
+    truth, transformer, images = None, None, None
+    if data.is_dir():
+        folder, transformer, rows = sketches(data, cell_size, orientations, threshold, skip_errors)
+        images = [folder[i] for i in transformer.kept_]
+        truth = folder.labels and [folder.labels[i] for i in transformer.kept_]
+    else:
+        from bitmix.rows.files import read_table
+
+        if sheet is not None:
+            raise ValueError("--sheet draws clusters of images: give a folder of images")
+        rows = read_table(data)
+    model = _estimator(method, k, rounds, starts, seed).fit(rows)
+    labels = model.predict(rows)
+    answer = _answer(model, rows, labels, truth)
+    if output is not None:
+        model.save(output)
+    if sheet is not None and images is not None and transformer is not None:
+        from bitmix.plots import save_sheet
+
+        save_sheet(sheet, images, labels, model.means_, transformer.geometry_, truth)
+    if as_json:
+        print_json(answer)
+    else:
+        _show(answer, output, sheet)
+
+
+def _estimator(method: Method, k: int, rounds: int, starts: int, seed: int) -> Any:
+    from bitmix.estimators import ClassicEM, TwoRoundEM
+
+    if method is Method.classic:
+        return ClassicEM(k, max_iter=rounds, n_init=starts, random_state=seed)
+    return TwoRoundEM(k, rounds=rounds, n_init=starts, random_state=seed)
+
+
+def _answer(model: Any, rows: Any, labels: Any, truth: list[str] | None) -> dict[str, Any]:
+    from bitmix.metrics import conditional_entropy, conditional_purity
+
+    answer = {
+        "rows": rows.shape[0],
+        "columns": rows.shape[1],
+        "n_components": model.n_components,
+        "weights": model.weights_,
+        "bits_set": model.templates_.sum(axis=1),
+        "members": [int((labels == i).sum()) for i in range(model.n_components)],
+        "noise": model.noise_,
+        "log_likelihood": model.score(rows) * rows.shape[0],
+    }
+    if truth:
+        answer["purity"] = conditional_purity(truth, labels)
+        answer["entropy"] = conditional_entropy(truth, labels)
+    return answer
+
+
+def _show(answer: dict[str, Any], output: Path | None, sheet: Path | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    console.print(f"{answer['rows']:,} rows, {answer['columns']:,} columns")
+    table = Table("template", "weight", "rows", "bits set")
+    for i, weight in enumerate(answer["weights"]):
+        table.add_row(
+            str(i), f"{weight:.3f}", str(answer["members"][i]), str(answer["bits_set"][i])
+        )
+    console.print(table)
+    if "purity" in answer:
+        console.print(
+            f"purity {answer['purity']:.4f}, entropy {answer['entropy']:.4f} against sub-folders"
+        )
+    for path, what in ((output, "model"), (sheet, "sheet")):
+        if path is not None:
+            console.print(f"{what} in {path}")
+    if output is not None:
+        console.print(f"next: bitmix certify {output} DATA")

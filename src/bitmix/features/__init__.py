@@ -1,0 +1,7 @@
+"""Images to bits and back: reading, Gabor sketches, the 18-pattern alphabet, and their geometry."""
+
+from bitmix.features.alphabet import Alphabet
+from bitmix.features.gabor import GaborGeometry, GaborSketch
+from bitmix.features.images import ImageFolder, load_image_folder
+
+__all__ = ["Alphabet", "GaborGeometry", "GaborSketch", "ImageFolder", "load_image_folder"]

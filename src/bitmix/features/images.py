@@ -1,0 +1,161 @@
+"""Reading images as grey values from 0 to 1, whatever their format, and folders of them."""
+
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bitmix.errors import InputError
+
+Grey = NDArray[np.float32]
+"""Grey values from 0 (black) to 1 (white), shape (rows, columns)."""
+
+MOST_PIXELS = 100_000_000
+"""Larger images are refused before they are decoded."""
+
+
+class ImageError(InputError):
+    """A file that cannot be read as an image."""
+
+
+@dataclass(frozen=True)
+class ImageFolder(Sequence[Path]):
+    """Image files and their classes; nothing is read until it is used."""
+
+    paths: tuple[Path, ...]
+    labels: tuple[str, ...] | None
+    """The sub-folder of each file; None where the folder has no sub-folders."""
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.paths[index]
+
+
+def load_image_folder(path: str | os.PathLike[str]) -> ImageFolder:
+    """The images of a folder. Sub-folders are classes; files beside them are ignored.
+
+    Examples
+    --------
+    >>> folder = load_image_folder("images")  # doctest: +SKIP
+    >>> len(folder), set(folder.labels)  # doctest: +SKIP
+    (45, {'bicycle', 'car', 'motorcycle'})
+    """
+    root = Path(path)
+    if not root.is_dir():
+        raise ImageError(f"{root} must be a folder of images, or of folders of images")
+    classes = sorted(entry for entry in root.iterdir() if entry.is_dir() and _visible(entry))
+    if not classes:
+        return ImageFolder(_files(root), None)
+    found = [(file, folder.name) for folder in classes for file in _files(folder)]
+    return ImageFolder(tuple(file for file, _ in found), tuple(name for _, name in found))
+
+
+def _files(folder: Path) -> tuple[Path, ...]:
+    files = tuple(sorted(file for file in folder.iterdir() if file.is_file() and _visible(file)))
+    if not files:
+        raise ImageError(f"{folder} holds no images: put some in, or remove the folder")
+    return files
+
+
+def _visible(entry: Path) -> bool:
+    return not entry.name.startswith(".")
+
+
+def read_grey(source: Any, shape: tuple[int, int], *, least: int = 1) -> Grey:
+    """One image, a file or an array, as grey values of the given shape (rows, columns).
+
+    Neither side of it may have fewer than `least` pixels.
+    """
+    if isinstance(source, str | os.PathLike):
+        return _read_file(Path(source), shape, least)
+    return _from_array(np.asarray(source), shape, least)
+
+
+def _read_file(path: Path, shape: tuple[int, int], least: int) -> Grey:
+    from PIL import Image, ImageOps
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            with Image.open(path) as image:
+                width, height = image.size
+                if width * height > MOST_PIXELS:
+                    raise ImageError(
+                        f"{path} has {width:,}×{height:,} pixels, at most {MOST_PIXELS:,} are "
+                        "read: scale it down first"
+                    )
+                _check_size(str(path), width, height, least)
+                return _grey(ImageOps.exif_transpose(image), shape)
+    except Image.DecompressionBombError:
+        raise ImageError(
+            f"{path} has more than {MOST_PIXELS:,} pixels: scale it down first"
+        ) from None
+    except FileNotFoundError:
+        raise ImageError(f"there is no image {path}") from None
+    except (OSError, SyntaxError, ValueError, EOFError) as error:
+        if isinstance(error, ImageError):
+            raise
+        raise ImageError(
+            f"{path} is not an image or is damaged ({error}): remove it, or skip such files "
+            'with on_error="skip"'
+        ) from None
+
+
+def _grey(image: Any, shape: tuple[int, int]) -> Grey:
+    """Alpha is laid on white, 16-bit and float images keep their depth, colours become grey."""
+    from PIL import Image
+
+    if image.mode.startswith("I"):
+        image, top = image.convert("F"), 65535.0 if image.mode != "I" else 0.0
+    elif image.mode == "F":
+        top = 0.0
+    else:
+        if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+            image = image.convert("RGBA")
+            white = Image.new("RGBA", image.size, "white")
+            image = Image.alpha_composite(white, image)
+        image, top = image.convert("L").convert("F"), 255.0
+    rows, columns = shape
+    values = np.asarray(image.resize((columns, rows), Image.Resampling.LANCZOS), dtype=np.float32)
+    return _scaled(values, top)
+
+
+def _check_size(name: str, width: int, height: int, least: int) -> None:
+    if min(width, height) < least:
+        raise ImageError(
+            f"{name} has {width}×{height} pixels, at least {least} each way are needed for one cell"
+        )
+
+
+def _from_array(array: NDArray[Any], shape: tuple[int, int], least: int) -> Grey:
+    from PIL import Image
+
+    if array.ndim == 3 and array.shape[2] in (3, 4):
+        array = array[..., :3] @ np.array([0.299, 0.587, 0.114])  # the weights of Pillow's grey
+    if array.ndim != 2 or array.dtype.kind not in "biuf" or not array.size:
+        raise ImageError(
+            f"an image array must be (rows, columns) or (rows, columns, 3) of numbers, "
+            f"got shape {array.shape} of {array.dtype}"
+        )
+    _check_size("an image array", array.shape[1], array.shape[0], least)
+    values = array.astype(np.float32)
+    if not np.isfinite(values).all():
+        raise ImageError("an image array must hold finite numbers, got NaN or infinity")
+    if values.shape != shape:
+        picture = Image.fromarray(values, mode=None)
+        values = np.asarray(picture.resize(shape[::-1], Image.Resampling.LANCZOS))
+    return _scaled(values, 255.0 if array.dtype == np.uint8 else 0.0)
+
+
+def _scaled(values: Grey, top: float) -> Grey:
+    """From 0 … top to 0 … 1; where top is not known, by the largest value above 1."""
+    top = top or max(1.0, float(values.max()))
+    grey: Grey = np.clip(values / np.float32(top), 0, 1)
+    return grey
