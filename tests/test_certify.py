@@ -170,6 +170,19 @@ def test_what_is_outside_the_model_is_noticed(make):
         assert certificate.objections or not certificate.issued
 
 
+@pytest.mark.parametrize(
+    ("n", "q", "m"), [(50, 0.01, 300), (100, 0.01, 300), (1000, 0.001, 1000), (100, 0.05, 1500)]
+)
+def test_equal_rows_by_right_are_not_refused(n, q, m):
+    """Where noise is low many rows are equal by chance: 40 data sets, each refused below 10^-4."""
+    truth = paper_pair(n, 1.0)
+    refused = 0
+    for seed in range(40):
+        X, _ = sample_mixture(truth, [0.5, 0.5], q, m, seed)
+        refused += not certify_fit(X, truth).parts[3].holds
+    assert refused <= 2
+
+
 def test_copied_rows_are_refused():
     certificate = certify_fit(*copied_rows(0))
     assert not certificate.issued

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bitmix import datasets as datasets
     from bitmix import errors as errors
+    from bitmix import features as features
     from bitmix import metrics as metrics
+    from bitmix import plots as plots
     from bitmix import theory as theory
     from bitmix.certify import certify_fit as certify_fit
     from bitmix.estimators import ClassicEM as ClassicEM
@@ -26,7 +28,7 @@ _HOME = {
     "certify_fit": "bitmix.certify",
     "TwoRoundEM": "bitmix.estimators",
 }
-_MODULES = ("datasets", "errors", "metrics", "theory")
+_MODULES = ("datasets", "errors", "features", "metrics", "plots", "theory")
 
 __all__ = [
     "BitMatrix",
@@ -36,7 +38,9 @@ __all__ = [
     "certify_fit",
     "datasets",
     "errors",
+    "features",
     "metrics",
+    "plots",
     "theory",
 ]
 

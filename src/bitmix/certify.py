@@ -6,7 +6,6 @@ level from matched rows, without trusting the clustering; the partition from the
 clusters; the templates from the votes. The proof stands in the documentation.
 """
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,6 +23,7 @@ from bitmix.rows import as_rows
 from bitmix.rows.packed import BitMatrix
 from bitmix.theory import fit_bounds
 from bitmix.theory.fit_verdict import Evidence, Part, judge, least_alpha, parts_of
+from bitmix.theory.tails import log_choose
 
 MOST_ROWS = 10_000
 """Rows whose pairs are all compared; of more, a uniform random subsample is used."""
@@ -152,13 +152,12 @@ def gather(
     """Everything the certificate looks at, α aside."""
     m, (k, n) = len(words), T.shape
     disagreements, compared = matched_disagreements(words, n, rng)
-    gap, duplicates = _closest(words, labels, n)
+    gap = _least_gap(words, labels, n)
+    duplicates, expected = _equal_rows(words, labels, T)
     sizes = np.bincount(labels, minlength=k)
     ones = backend().column_sums(words, np.eye(k, dtype=np.int64)[labels], n)
     agree = np.where(T.to_dense(bool), ones, sizes[:, None] - ones)
     flips = int((sizes[:, None] - agree).sum())
-    rate = flips / (m * n)
-    same = math.exp(n * math.log1p(-2 * rate * (1 - rate)))
     return Evidence(
         m=m,
         n=n,
@@ -170,7 +169,7 @@ def gather(
         not_majority=int((2 * agree <= sizes[:, None]).sum()),
         flips=flips,
         duplicates=duplicates,
-        duplicates_expected=float((sizes * (sizes - 1) / 2).sum() * same),
+        duplicates_expected=expected,
     )
 
 
@@ -213,14 +212,29 @@ def _greedy_matching(words: Words) -> tuple[NDArray[np.intp], NDArray[np.intp], 
     return a, b, np.array(distances)
 
 
-def _closest(words: Words, labels: NDArray[np.int64], n: int) -> tuple[int, int]:
-    """Least distance between rows of different labels, and pairs of equal rows of one label."""
-    gap, equal = n + 1, 0
+def _least_gap(words: Words, labels: NDArray[np.int64], n: int) -> int:
+    """Least distance between rows of different labels; n + 1 where there are none."""
+    gap = n + 1
     for start in range(0, len(words), 256):
-        block, rest = words[start : start + 256], words[start:]
-        distance = backend().hamming(block, rest)
+        distance = backend().hamming(words[start : start + 256], words[start:])
         same = labels[start : start + 256, None] == labels[None, start:]
-        later = np.arange(len(rest))[None, :] > np.arange(len(block))[:, None]
         gap = min(gap, int(np.where(same, n + 1, distance).min()))
-        equal += int(np.count_nonzero((distance == 0) & same & later))
-    return gap, equal
+    return gap
+
+
+def _equal_rows(words: Words, labels: NDArray[np.int64], T: BitMatrix) -> tuple[int, float]:
+    """Pairs of equal rows of one label that differ from their template, and how many to expect.
+
+    Given that two rows have f flips each, their places are uniform over C(n, f), so they are
+    equal with probability 1/C(n, f), and such pairs are pairwise independent. Rows without a
+    flip are all equal by right and say nothing.
+    """
+    flips = np.bitwise_count(words ^ T.words[labels]).sum(axis=1, dtype=np.int64)
+    moved = flips > 0
+    keys = np.column_stack([labels[moved].astype(np.uint64), words[moved]])
+    _, copies = np.unique(keys, axis=0, return_counts=True)
+    kinds, rows = np.unique(
+        np.column_stack([labels[moved], flips[moved]]), axis=0, return_counts=True
+    )
+    chance = np.exp(-log_choose(T.shape[1], kinds[:, 1]))
+    return int((copies * (copies - 1) // 2).sum()), float((rows * (rows - 1) / 2 * chance).sum())

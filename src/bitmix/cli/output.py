@@ -1,6 +1,7 @@
 """What every command shares: options, JSON, where files may be written."""
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,12 +12,18 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it
 
 
 def print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=False, default=_plain))
+    typer.echo(json.dumps(_plain(value), ensure_ascii=False, allow_nan=False))
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers and arrays as Python's."""
-    return value.tolist()
+    """Only what JSON knows: lists for arrays, null for numbers that are not finite."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def writable(path: Path, force: bool, *endings: str) -> Path:

@@ -36,7 +36,9 @@ def plan(
     n: Annotated[int | None, typer.Option("--n", help="Columns.")] = None,
     m: Annotated[int, typer.Option("--m", help="Rows.")] = 300,
     k: Annotated[int, typer.Option("--k", help="Templates, at least 2.")] = 2,
-    c: Annotated[float, typer.Option("--c", help="Separation, in (0, 1].")] = 1.0,
+    c: Annotated[
+        float | None, typer.Option("--c", help="Separation; by default the largest possible.")
+    ] = None,
     w_min: Annotated[float | None, typer.Option(help="Least weight; by default 1/k.")] = None,
     delta: Annotated[float, typer.Option(help="Probability of failure allowed.")] = 0.1,
     epsilon: Annotated[float, typer.Option(help="Excess error allowed, in units of q.")] = 0.1,
@@ -53,8 +55,12 @@ def plan(
     """
     if n is None and solve_for is not Unknown.n:
         raise ValueError("give --n, the number of columns, or --solve-for n")
+    from bitmix.theory.checks import count, most_apart
+
+    count(k, "k")
     point: dict[str, Any] = {
-        "n": n, "m": m, "k": k, "q": q, "c": c, "delta": delta, "epsilon": epsilon,
+        "n": n, "m": m, "k": k, "q": q, "delta": delta, "epsilon": epsilon,
+        "c": most_apart(k) if c is None else c,
         "w_min": 1 / k if w_min is None else w_min,
         "reading": str(reading), "pruning": str(pruning),
     }  # fmt: skip
@@ -122,6 +128,7 @@ def _show(answer: dict[str, Any]) -> None:
         console.print(_theorem_table(guarantee), _certificate_table(certificate))
     console.print(
         f"\nLimit, whatever the method: a row is mislabelled with probability "
+        f"{'' if limit.label_error_is_exact else 'at least '}"
         f"{limit.label_error:.3g} even if all is known; the templates are found with probability "
         f"at most {limit.recovery_masks:.4g} (labels and differing columns known), "
         f"{limit.recovery_uniform:.4g} (labels known, uniform templates)."

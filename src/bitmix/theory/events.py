@@ -17,7 +17,9 @@ from scipy import optimize, special, stats
 
 from bitmix.theory.tails import (
     Floats,
+    coarse,
     kl,
+    log_choose,
     log_upper_tail,
     lower_tail,
     upper_tail,
@@ -158,10 +160,12 @@ def starved_cluster(point: Point, r: float, t: int) -> float:
     """E3: a cluster whose seeds all starve, |S_i| - r < N_i·W, or that has t rows or fewer."""
     total = 0.0
     for w in point.weights:
-        seeds = np.arange(1, point.l + 1)
-        chance = stats.binom.pmf(seeds, point.l, w)
-        short = lower_tail(point.m - point.l, w, np.ceil(seeds * (point.W - 1) + r) - 1)
-        total += float(np.sum(chance * short)) + float(lower_tail(point.m, w, t))
+        seeds, chance, missed = coarse(*window(point.l, float(w)))
+        # more seeds need more rows, so that a bin may stand at its upper end; none is E0's affair
+        needed = seeds * max(point.W - 1, 0.0) + r
+        short = lower_tail(point.m - point.l, w, np.ceil(needed) - 1)
+        short = np.where(seeds == 0, 0.0, short)
+        total += float(np.sum(chance * short)) + missed + float(lower_tail(point.m, w, t))
     return total
 
 
@@ -185,7 +189,9 @@ def stray_rows(point: Point, t: int, need: float) -> float:
 
 
 def _stray_chance(point: Point, d: int, t: int, need: float, log_count: float) -> float:
-    flips, chance, missed = _coarse(*window(d, point.q))
+    # the exponent rises with f for every tilt (its slope is 2(τ + ln α - ln α') > 0 as q < ½), so
+    # that flips may be binned at the upper end
+    flips, chance, missed = coarse(*window(d, point.q))
     tau = _TILTS[:, None]
     down = np.log1p(point.q * np.expm1(-tau))
     up = np.log1p(point.q * np.expm1(tau))
@@ -197,18 +203,6 @@ def _stray_chance(point: Point, d: int, t: int, need: float, log_count: float) -
     )
     best = np.minimum(0.0, log_count + exponent.min(axis=0))
     return float(np.sum(chance * np.exp(best)) + missed)
-
-
-def _coarse(values: Floats, chance: Floats, missed: float) -> tuple[Floats, Floats, float]:
-    """Long windows in at most 2,000 bins, each at its upper end.
-
-    The exponent rises with f for every tilt (its slope is 2(τ + ln α - ln α') > 0 as q < ½), so
-    that this only raises the bound.
-    """
-    size = -(-len(values) // 2000)
-    starts = np.arange(0, len(values), size)
-    ends = np.minimum(starts + size, len(values)) - 1
-    return values[ends], np.add.reduceat(chance, starts), missed
 
 
 def wrong_selection(point: Point, t: int, s: float) -> float:
@@ -256,19 +250,17 @@ def wrong_bit(point: Point, h: int) -> float:
 
 def _log_disjoint(m: int, t: int) -> float:
     """ln of the number of ordered pairs of disjoint t-subsets of m rows."""
-    return float(
-        special.gammaln(m + 1) - 2 * special.gammaln(t + 1) - special.gammaln(m - 2 * t + 1)
-    )
+    return float(np.sum(np.log(m - np.arange(2.0 * t))) - 2 * special.gammaln(t + 1))
 
 
 def _log_overlapping(m: int, t: int, w: float) -> float:
     """ln E of the number of unordered pairs of different t-subsets of a cluster of weight w."""
     shared = np.arange(max(0, 2 * t - m), t)
+    falling = np.concatenate([[0.0], np.cumsum(np.log(m - np.arange(2.0 * t)))])  # ln m!/(m-j)!
     log_pairs = (
-        special.gammaln(m + 1)
+        falling[2 * t - shared]
         - special.gammaln(shared + 1)
         - 2 * special.gammaln(t - shared + 1)
-        - special.gammaln(m - 2 * t + shared + 1)
         + (2 * t - shared) * math.log(w)
     )
     return float(special.logsumexp(log_pairs) - math.log(2))
@@ -309,7 +301,14 @@ def wrong_hamming_selection(point: Point, t: int, s: float) -> float:
     low = _TILTS[_TILTS <= 2]
     rise = n * np.log(np.exp(np.multiply.outer(low, common)) @ law)
     log_within = np.logaddexp.reduce(
-        [_log_overlapping(point.m, t, float(w)) for w in point.weights]
+        [
+            np.logaddexp(
+                _log_overlapping(point.m, t, float(w)),
+                float(log_choose(point.m, t))
+                + t * math.log(w),  # a subset with itself: H(A, A) > 0
+            )
+            for w in point.weights
+        ]
     )
     within = log_within + (rise[:, None] - np.multiply.outer(low, theta)).min(axis=0)
     fall_common = np.log(np.exp(-np.multiply.outer(_TILTS, common)) @ law)

@@ -43,7 +43,7 @@ class Evidence:
     flips: int
     """Bits in which rows differ from their template."""
     duplicates: int
-    """Pairs of equal rows within clusters."""
+    """Pairs of equal rows of one cluster that differ from their template."""
     duplicates_expected: float
     """How many the noise level makes plausible."""
 
@@ -109,7 +109,8 @@ def parts_of(evidence: Evidence, verdict: Verdict) -> tuple[Part, ...]:
 def _noise_says(evidence: Evidence, verdict: Verdict, holds: bool) -> str:
     if holds:
         return f"at most {verdict.q_hi:.4g}, from {evidence.compared:,} comparisons"
-    return "no limit below ½ was found: more columns, more rows or less noise would help"
+    few = f"{evidence.disagreements:,} disagreements in {evidence.compared:,} comparisons"
+    return f"{few} leave no limit below ½: more columns, more rows or less noise would help"
 
 
 def _partition_says(evidence: Evidence, verdict: Verdict, holds: bool) -> str:
@@ -163,7 +164,8 @@ def _templates_says(evidence: Evidence, verdict: Verdict, holds: bool) -> str:
 
 def _distinct_says(evidence: Evidence, verdict: Verdict, holds: bool) -> str:
     says = (
-        f"{evidence.duplicates:,} pairs of equal rows, {evidence.duplicates_expected:.2g} expected"
+        f"{evidence.duplicates:,} pairs of equal rows beside their template, "
+        f"{evidence.duplicates_expected:.2g} expected"
     )
     return says if holds else f"{says}: rows are copies of each other; keep one of each"
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from bitmix.theory.checks import count, positive, unit
+from bitmix.theory.checks import count, unit
 from bitmix.theory.tails import kl, log_choose, poisson_rate
 
 Reading = Literal["printed", "corrected", "kl"]
@@ -170,7 +170,7 @@ def guarantee(
     n, m, k = count(n, "n"), count(m, "m"), count(k, "k")
     q, c = unit(q, "q", 0.5), unit(c, "c", 1.0, closed=True)
     w_min, delta = unit(w_min, "w_min", 1.0, closed=True), unit(delta, "delta", 1.0)
-    epsilon = positive(epsilon, "epsilon")
+    epsilon = unit(epsilon, "epsilon", 1.0)
     if w_min * k > 1 + 1e-9:
         raise ValueError(f"w_min·k must be at most 1, got {w_min:g}·{k}: weights sum to 1")
     if reading not in READINGS:
@@ -320,7 +320,7 @@ def _excess(p: _Point) -> float:
 
 
 def _hypotheses(p: _Point) -> dict[str, bool]:
-    """What the proofs use without asking for it (errata 2, 13, 15, 24)."""
+    """What the proofs use without asking for it; see the errata in the documentation."""
     reach = p.n * (p.q + p.c * (1 - 2 * p.q)) * (1 + max(p.e0, 0.0))
     seeds = p.k * (p.l + 1) * math.exp(-p.l * p.w) + p.k * math.exp(-p.l * p.w / 4)
     return {

@@ -6,11 +6,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from bitmix.theory import checks
-from bitmix.theory.tails import Floats, window
+from bitmix.theory.tails import Floats, coarse, log_choose, window
+
+_LONGEST_SUM = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -18,8 +20,7 @@ class Limit:
     """What even perfect knowledge cannot do."""
 
     label_error: float
-    """Bayes error of labelling a row with templates, q and w known: exact for k = 2; for more
-    templates the largest pairwise error, a lower bound on it."""
+    """Bayes error of labelling a row with templates, q and w known; see `label_error_is_exact`."""
     recovery_uniform: float
     """Largest probability of finding all templates with every label known, if templates are
     independent and uniform: majority vote in each cluster (for k > 2 an upper bound on it)."""
@@ -27,6 +28,9 @@ class Limit:
     """Largest probability of finding all templates when labels **and** the columns in which
     templates differ are known: one majority vote over all rows. The valid limit at a fixed
     distance pattern, where pooling clusters can beat `recovery_uniform`."""
+    label_error_is_exact: bool
+    """True for k ≤ 3 (unless the sum is too long); for more templates distances do not fix the
+    error, and `label_error` is the largest pairwise one, which the true one is at least."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -47,9 +51,37 @@ def limit(n: int, m: int, k: int, q: float, distances: ArrayLike, weights: Array
     d, w = checks.distances(distances, k, n), checks.weights(weights, k)
     pairs = itertools.combinations(range(k), 2)
     label = max((pair_error(int(d[i, j]), q, w[i], w[j]) for i, j in pairs), default=0.0)
+    triple = triple_error(d, q, w) if k == 3 else None
     return Limit(
-        label, _recovery_uniform(n, m, q, w), math.exp(n * math.log1p(-float(vote_error(m, q))))
+        label if triple is None else triple,
+        _recovery_uniform(n, m, q, w),
+        math.exp(n * math.log1p(-float(vote_error(m, q)))),
+        k < 3 or triple is not None,
     )
+
+
+def triple_error(d: NDArray[np.int64], q: float, w: Floats) -> float | None:
+    """1 - Σ_x max_i w_i f_i(x) for three templates, whose distances say which columns differ.
+
+    Columns fall into three kinds: one template differs from the other two. Only the number of
+    flips on each kind tells. None where the distances have no such columns or the sum is too long.
+    """
+    total = int(d[0, 1] + d[0, 2] + d[1, 2])
+    if total % 2:
+        return None
+    kinds = [total // 2 - int(d[1, 2]), total // 2 - int(d[0, 2]), total // 2 - int(d[0, 1])]
+    if math.prod(kind + 1 for kind in kinds) > _LONGEST_SUM:
+        return None
+    # ones[j]: on the columns where j differs from the other two, how many bits a row shares with j
+    ones = np.meshgrid(*(np.arange(kind + 1.0) for kind in kinds), indexing="ij")
+    ways = sum(log_choose(kind, one) for kind, one in zip(kinds, ones, strict=True))
+    step = math.log((1 - q) / q)
+    best = np.full(ones[0].shape, -np.inf)
+    for i in range(3):
+        flips = sum(kinds[j] - ones[j] if j == i else ones[j] for j in range(3))
+        best = np.maximum(best, math.log(w[i]) - step * flips)
+    known = np.exp(ways + best + sum(kinds) * math.log1p(-q)).sum()
+    return max(0.0, 1.0 - float(known))
 
 
 def pair_error(d: int, q: float, w_i: float, w_j: float) -> float:
@@ -83,6 +115,6 @@ def _recovery_uniform(n: int, m: int, q: float, w: Floats) -> float:
         return min(1.0, float(np.sum(chance * right(sizes) * right(m - sizes))) + missed)
     product = 1.0
     for weight in w if len(w) > 1 else ():
-        sizes, chance, missed = window(m, float(weight))
+        sizes, chance, missed = coarse(*window(m, float(weight)))
         product *= min(1.0, float(np.sum(chance * right(sizes))) + missed)
     return product if len(w) > 1 else float(right(np.array([float(m)]))[0])

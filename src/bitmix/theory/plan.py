@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from bitmix.theory import checks
 from bitmix.theory.certificate import certificate
 from bitmix.theory.guarantee import Guarantee, Reading, guarantee
 
@@ -41,7 +42,7 @@ def plan(
     q: float,
     n: int | None = None,
     m: int | None = 300,
-    c: float | None = 1.0,
+    c: float | None = None,
     w_min: float = 0.5,
     delta: float = 0.1,
     epsilon: float = 0.1,
@@ -56,7 +57,7 @@ def plan(
     certificate need not be monotone: the answer is the first found on a grid, then bisected.
 
     Weights are taken as w_min for one template and the rest shared equally by the others; all
-    templates are ⌊c·n⌋ apart.
+    templates are ⌊c·n⌋ apart. By default c is the largest possible: 1 for two, 2/3 for three.
 
     Examples
     --------
@@ -68,10 +69,22 @@ def plan(
         raise ValueError(f"solve_for must be 'm', 'n' or 'c', got {solve_for!r}")
     if method not in ("theorem", "certificate"):
         raise ValueError(f"method must be 'theorem' or 'certificate', got {method!r}")
+    if method == "certificate" and checks.count(k, "k") < 2:
+        raise ValueError(f"k must be at least 2: one template needs no certificate, got {k}")
+    c = checks.most_apart(checks.count(k, "k")) if c is None else c
     known = {"n": n, "m": m, "c": c}
     missing = [name for name, value in known.items() if value is None and name != solve_for]
     if missing:
         raise ValueError(f"to solve for {solve_for} give {' and '.join(missing)}")
+    at_one: dict[str, Any] = {
+        "n": 1,
+        "m": 1,
+        "c": 1.0,
+        **{x: v for x, v in known.items() if x != solve_for},
+    }
+    guarantee(at_one["n"], at_one["m"], k, q, at_one["c"], w_min, delta, epsilon, reading=reading)
+    if solve_for != "c" and c > checks.most_apart(k) + 1e-9:
+        raise ValueError(f"c must be at most {checks.most_apart(k):.4g} for k = {k}, got {c!r}")
 
     def theorem(x: float) -> Guarantee:
         at: dict[str, Any] = {**known, solve_for: x}
@@ -80,14 +93,16 @@ def plan(
     def certified(x: float) -> bool:
         at: dict[str, Any] = {**known, solve_for: x}
         d = math.floor(round(at["c"] * at["n"], 6))
-        if d < 1 or (k > 2 and 3 * d > 2 * at["n"]):
+        if d < 1 or d > at["n"] * checks.most_apart(k):
             return False  # no such templates
         weights = [w_min] + [(1 - w_min) / (k - 1)] * (k - 1)
         return certificate(at["n"], at["m"], k, q, d, weights, delta=delta, pruning=pruning).holds
 
-    if method == "theorem":
-        return _by_theorem(theorem, solve_for)
-    return _by_certificate(certified, solve_for, n)
+    if method == "certificate":
+        return _on_a_grid(certified, solve_for, method, n)
+    if solve_for == "m" and reading == "kl":  # its union over subsets jumps with m
+        return _on_a_grid(lambda x: theorem(x).holds, solve_for, method, n)
+    return _by_theorem(theorem, solve_for)
 
 
 def _by_theorem(at: Callable[[float], Guarantee], name: Unknown) -> Plan:
@@ -111,11 +126,29 @@ def _by_theorem(at: Callable[[float], Guarantee], name: Unknown) -> Plan:
             name, "theorem", None,
             f"{name} must be at least {value:,.6g}, where {', '.join(failed_names)} fails",
         )  # fmt: skip
-    cap = ", and up to n = e^(m/16) only" if name == "n" else ""
-    return Plan(name, "theorem", value, f"by root finding: holds from here on{cap}, not below")
+    if name == "c":
+        return Plan(name, "theorem", value, "by root finding: holds from here on, not below")
+    top = _most_whole(lambda x: at(x).holds, int(value))
+    upto = "on" if top is None else f"up to {top:,}"
+    return Plan(name, "theorem", value, f"by root finding: holds from here {upto}, not below")
 
 
-def _by_certificate(holds: Callable[[float], bool], name: Unknown, n: int | None) -> Plan:
+def _most_whole(holds: Callable[[int], bool], start: int) -> int | None:
+    """The last number up to which it holds; None where that is beyond 10^9."""
+    low, high = start, start
+    while holds(high):
+        if high >= _LARGEST:
+            return None
+        low, high = high, min(2 * high, _LARGEST)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def _on_a_grid(
+    holds: Callable[[float], bool], name: Unknown, method: Method, n: int | None
+) -> Plan:
     """The first point of a grid that holds, then bisection towards the one before it."""
     if name == "c":
         assert n is not None
@@ -129,14 +162,12 @@ def _by_certificate(holds: Callable[[float], bool], name: Unknown, n: int | None
 
     first = next((i for i, x in enumerate(grid) if at(x)), None)
     if first is None:
-        return Plan(name, "certificate", None, f"holds nowhere on a grid up to {top * scale:,.6g}")
+        return Plan(name, method, None, f"holds nowhere on a grid up to {top * scale:,.6g}")
     low, high = grid[first - 1] if first else 0, grid[first]
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if at(middle) else (middle, high)
-    return Plan(
-        name, "certificate", high * scale, "first found on a grid, then bisected: not monotone"
-    )
+    return Plan(name, method, high * scale, "first found on a grid, then bisected: not monotone")
 
 
 def _least_whole(enough: Callable[[int], bool]) -> int | None:

@@ -48,7 +48,7 @@ def log_upper_tail(n: int, p: float, at_least: ArrayLike) -> Floats:
 def log_choose(n: ArrayLike, k: ArrayLike) -> Floats:
     """ln of the binomial coefficient."""
     n, k = np.asarray(n, dtype=np.float64), np.asarray(k, dtype=np.float64)
-    return np.asarray(special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1))
+    return np.asarray(-special.betaln(n - k + 1, k + 1) - np.log1p(n))
 
 
 def window(n: int, p: float, miss: float = 1e-18) -> tuple[Floats, Floats, float]:
@@ -57,6 +57,14 @@ def window(n: int, p: float, miss: float = 1e-18) -> tuple[Floats, Floats, float
     high = _where_rare(n, p, miss / 2, n)
     values = np.arange(low, high + 1, dtype=np.float64)
     return values, stats.binom.pmf(values, n, p), miss
+
+
+def coarse(values: Floats, chance: Floats, missed: float) -> tuple[Floats, Floats, float]:
+    """A long window in at most 2,000 bins, each at its upper end."""
+    size = -(-len(values) // 2000)
+    starts = np.arange(0, len(values), size)
+    ends = np.minimum(starts + size, len(values)) - 1
+    return values[ends], np.add.reduceat(chance, starts), missed
 
 
 def _where_rare(n: int, p: float, miss: float, end: int) -> int:
