@@ -24,7 +24,7 @@ quiet = pytest.mark.filterwarnings("ignore::bitmix.errors.BitmixWarning")
 
 
 def test_easy_fits_are_certified():
-    """n = 50, q = .1, c = 1, m = 300: issued in ≥ 95 %; `benchmarks/trust.py` has 491 of 500.
+    """n = 50, q = .1, c = 1, m = 300: issued in ≥ 95 %; `benchmarks/trust.py` has 494 of 500.
 
     A true rate of .975 or more gives fewer than 182 of 200 with probability below 10^-6.
     """
