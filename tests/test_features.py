@@ -2,6 +2,7 @@
 
 import os
 import struct
+import warnings
 import zlib
 from pathlib import Path
 
@@ -15,13 +16,14 @@ from sklearn.pipeline import make_pipeline
 
 from bitmix import TwoRoundEM
 from bitmix.datasets import sample_mixture, sketch_dogs
-from bitmix.errors import InputError
+from bitmix.errors import ImageError, InputError
 from bitmix.features import Alphabet, GaborSketch, load_image_folder
 from bitmix.features.alphabet import PATTERNS
-from bitmix.features.images import ImageError, read_grey
+from bitmix.features.images import read_grey
 from bitmix.metrics import conditional_entropy, conditional_purity, templates_recovered
 
-SIX = Path(__file__).parents[2] / "shared" / "data" / "six_class_15"
+BESIDE = Path(__file__).parents[2] / "shared" / "data" / "six_class_15"
+SIX = Path(os.environ.get("BITMIX_SIX_CLASSES", BESIDE))
 
 
 # --- the alphabet ---------------------------------------------------------------------------
@@ -146,7 +148,7 @@ def test_drawing_undoes_the_neighbours():
 
     spread = dilated(one)
     assert spread.sum() == 27
-    np.testing.assert_array_equal(geometry.strokes(spread).reshape(one.shape) > 0, one)
+    np.testing.assert_array_equal(geometry.shares(spread).reshape(one.shape) > 0, one)
 
 
 def test_transformer_manners(tmp_path):
@@ -237,6 +239,21 @@ def test_exif_orientation_is_obeyed(tmp_path):
     assert grey[-1].min() > 0.85
 
 
+@pytest.mark.parametrize("kind", ["grey", "colour", "alpha", "deep"])
+def test_an_array_is_read_as_the_same_image_in_a_file(tmp_path, kind):
+    rng = np.random.default_rng(0)
+    array = {
+        "grey": rng.integers(60, size=(30, 40), dtype=np.uint8),
+        "colour": rng.integers(60, size=(30, 40, 3), dtype=np.uint8),
+        "alpha": rng.integers(256, size=(30, 40, 4), dtype=np.uint8),
+        "deep": rng.integers(15_000, size=(30, 40), dtype=np.uint16),
+    }[kind]
+    Image.fromarray(array).save(tmp_path / "x.png")
+    np.testing.assert_allclose(
+        read_grey(array, (60, 80)), read_grey(tmp_path / "x.png", (60, 80)), atol=1e-3
+    )
+
+
 def test_arrays_of_every_kind():
     grey = np.tile(np.linspace(0, 1, 40), (30, 1))
     expected = read_grey(grey, (30, 40))
@@ -314,6 +331,21 @@ def test_broken_images_are_named_or_skipped(folder, name):
     assert name in reason
 
 
+def test_sketching_leaves_the_callers_warnings_alone(folder):
+    before = list(warnings.filters)
+    GaborSketch(n_jobs=8).fit().transform([*load_image_folder(folder)] * 8)
+    assert list(warnings.filters) == before
+
+
+def test_rows_of_another_length_are_named():
+    for geometry in (Alphabet(), GaborSketch().fit().geometry_):
+        for draw in (geometry.segments, geometry.shares):
+            with pytest.raises(InputError, match=f"has {geometry.n_features} bits, got 10"):
+                draw(np.zeros(10))
+    with pytest.raises(InputError, match="four finite numbers"):
+        Alphabet().encode([(0, 0, float("nan"), 1)])
+
+
 def test_nothing_readable_is_an_error(tmp_path):
     (tmp_path / "a.png").write_text("no")
     with pytest.raises(ImageError, match="none of 1 images"):
@@ -366,7 +398,7 @@ def test_pictures_are_made(folder, tmp_path, ending):
     images = load_image_folder(folder)
     sketch = GaborSketch().fit()
     X = sketch.transform(images)
-    save_sketches(tmp_path / f"a{ending}", images, X, sketch.geometry_)
+    save_sketches(str(tmp_path / f"a{ending}"), images, X, sketch.geometry_)
     means = np.array([X[:6].to_dense().mean(axis=0), X[6:].to_dense().mean(axis=0)])
     save_sheet(
         tmp_path / f"b{ending}", images, [0] * 6 + [1] * 6, means, sketch.geometry_, images.labels

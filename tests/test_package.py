@@ -256,7 +256,7 @@ def test_wrong_use_is_one_line_and_code_2(arguments, words):
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    """Two classes of six small images."""
+    """Two classes of eight small images."""
     folder = tmp_path_factory.mktemp("images")
     y, x = np.mgrid[:60, :60]
     for name, wave in (("flat", y), ("steep", x)):
@@ -329,3 +329,40 @@ def test_demo_draws_a_picture(tmp_path):
     path = tmp_path / "demo.png"
     assert bitmix_command("demo", "--picture", str(path)).returncode == 0
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_fit_keeps_column_names_so_that_certify_finds_them(files, tmp_path):
+    model = tmp_path / "my.model"
+    assert (
+        bitmix_command("fit", str(files / "rows.csv"), "-k", "3", "-o", str(model)).returncode == 0
+    )
+    assert TwoRoundEM.load(model).feature_names_in_[0] == "bit 0"
+    turned = bitmix_command("certify", str(model), str(files / "other.csv"), "--check")
+    assert turned.returncode == 0
+    assert turned.stderr == ""
+
+
+def test_fit_counts_what_it_skips(images, tmp_path):
+    folder = tmp_path / "some"
+    shutil.copytree(images, folder)
+    (folder / "flat" / "bad.png").write_text("no image")
+    arguments = ("fit", str(folder), "-k", "2", "--skip-errors")
+    assert json.loads(bitmix_command(*arguments, "--json").stdout)["skipped"] == 1
+    assert "bad.png" in bitmix_command(*arguments).stdout
+
+
+@pytest.mark.parametrize("library", ["PIL", "matplotlib"])
+def test_a_missing_extra_is_named_and_nothing_is_written(images, tmp_path, library):
+    code = (
+        f"import sys; sys.modules[{library!r}] = None\n"
+        f"sys.argv = ['bitmix', 'fit', {str(images)!r}, '-k', '2']\n"
+        "sys.argv += ['-o', 'my.model', '--sheet', 's.png']\n"
+        "from bitmix.__main__ import main; main()"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert result.returncode == 2
+    assert f"needs {library}" in result.stderr
+    assert "pip install" in result.stderr
+    assert list(tmp_path.iterdir()) == []

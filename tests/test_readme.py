@@ -1,12 +1,18 @@
-"""The examples of the README run, and print what they say they print."""
+"""The examples of README and documentation run, and print what they say they print."""
 
 import re
+import warnings
 from pathlib import Path
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+import numpy as np
+import pytest
+from PIL import Image
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
 
 
-def test_examples(tmp_path, monkeypatch, capsys):
+def test_readme_examples(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     assert blocks
@@ -18,3 +24,22 @@ def test_examples(tmp_path, monkeypatch, capsys):
     assert promised
     for line in promised:
         assert line in printed
+
+
+@pytest.mark.parametrize("page", ["index.rst", "first_steps.rst", "images.rst"])
+def test_examples_of_the_documentation(page, planted, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    y, x = np.mgrid[:60, :60]
+    for name, wave in (("flat", y), ("steep", x), ("slanted", x + y)):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for i in range(6):
+            grey = (127 + 120 * np.sin((wave + i) / 5.0)).astype(np.uint8)
+            Image.fromarray(grey).save(tmp_path / "photos" / name / f"{i}.png")
+    text = (ROOT / "docs" / page).read_text()
+    blocks = re.findall(r"code-block:: python\n\n((?:    .*\n|\n)+)", text)
+    assert blocks
+    names: dict[str, object] = {"X": planted[0]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for block in blocks:
+            exec(re.sub(r"^    ", "", block, flags=re.MULTILINE), names)

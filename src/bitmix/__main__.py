@@ -19,6 +19,11 @@ def main() -> None:
     warnings.showwarning = _note
     try:
         app()
+    except ModuleNotFoundError as missing:
+        print(
+            f"bitmix: this needs {missing.name}: pip install 'bitmix[images,plot]'", file=sys.stderr
+        )
+        sys.exit(2)
     except (ValueError, OSError) as error:  # ours: rule, value, remedy. Wrong use ends with code 2
         print(f"bitmix: {error}", file=sys.stderr)
         sys.exit(2)

@@ -6,6 +6,7 @@ level from matched rows, without trusting the clustering; the partition from the
 clusters; the templates from the votes. The proof stands in the documentation.
 """
 
+import html
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -80,15 +81,7 @@ class FitCertificate:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{'✓' if p.holds else '✗'}</td><th>{p.name}</th><td>{p.says}</td></tr>"
-            for p in self.parts
-        )
-        objections = "".join(f"<li>{objection}</li>" for objection in self.objections)
-        return (
-            f"<p><b>Certificate {'issued' if self.issued else 'not issued'}</b> at α = "
-            f"{self.alpha:g}: {self._meaning}</p><table>{rows}</table><ul>{objections}</ul>"
-        )
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     @property
     def _meaning(self) -> str:

@@ -4,6 +4,9 @@ import operator
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bitmix.errors import InputError
 from bitmix.kernels.fixed import MAX_COMPONENTS, MAX_ROWS
 
@@ -26,23 +29,36 @@ def whole(value: Any, name: str, *, least: int, remedy: str = "") -> int:
     return number
 
 
-def between(value: Any, name: str, low: float, high: float, *, remedy: str = "") -> float:
-    """A number strictly between `low` and `high`."""
+def between(
+    value: Any, name: str, low: float, high: float, *, closed: bool = False, remedy: str = ""
+) -> float:
+    """A number strictly between `low` and `high`; `closed` admits `high` itself."""
     if isinstance(value, str):
         raise InputError(f"{name} must be a number, got {value!r}")
     try:
         number = float(value)
     except (TypeError, ValueError):
         raise InputError(f"{name} must be a number, got {value!r}") from None
-    if not low < number < high:
-        raise InputError(
-            f"{name} must lie strictly between {low:g} and {high:g}, got {value!r}{_then(remedy)}"
+    if not (low < number < high or (closed and number == high)):
+        rule = (
+            f"above {low:g} and at most {high:g}"
+            if closed
+            else f"strictly between {low:g} and {high:g}"
         )
+        raise InputError(f"{name} must lie {rule}, got {value!r}{_then(remedy)}")
     return number
 
 
 def _then(remedy: str) -> str:
     return f": {remedy}" if remedy else ""
+
+
+def row_of(values: Any, n: int) -> NDArray[np.float64]:
+    """One row of n numbers."""
+    row = np.asarray(values, dtype=np.float64).reshape(-1)
+    if row.size != n:
+        raise InputError(f"a row here has {n} bits, got {row.size}")
+    return row
 
 
 def components(value: Any, m: int) -> int:
@@ -78,7 +94,7 @@ def seeds(value: Any, k: int) -> int:
 
 def weight(value: Any, k: int) -> float:
     """w_min: k weights of at least that much must fit into 1."""
-    number = between(value, "min_weight", 0, 1.0000001)
+    number = between(value, "min_weight", 0, 1, closed=True)
     if number * k > 1 + 1e-9:
         raise InputError(
             f"min_weight must be at most 1/n_components = {1 / k:g}, got {value!r}: "

@@ -9,9 +9,20 @@ from numpy.typing import ArrayLike, NDArray
 from bitmix import checks
 from bitmix.errors import InputError
 from bitmix.features.alphabet import Alphabet, Stroke
+from bitmix.features.images import ImageFolder, load_image_folder
 from bitmix.kernels.bits import WORD, Words, pack
 from bitmix.randomness import seed_of, stream
 from bitmix.rows.packed import BitMatrix
+from bitmix.theory.checks import most_apart
+
+__all__ = [
+    "ImageFolder",
+    "load_image_folder",
+    "make_templates",
+    "paper_pair",
+    "sample_mixture",
+    "sketch_dogs",
+]
 
 _NOISE_BITS = 40  # noise levels are rounded to 2^-40
 _BLOCK_WORDS = 1 << 20
@@ -137,7 +148,7 @@ def _bernoulli(shape: tuple[int, ...], q: float, rng: np.random.Generator) -> Wo
 
 def _differing(separation: float, n: int) -> int:
     """⌊c·n⌋, not fooled by 0.29·100 = 28.999…"""
-    c = checks.between(separation, "separation", 0, 1 + 1e-12)
+    c = checks.between(separation, "separation", 0, 1, closed=True)
     d = math.floor(round(c * n, 6))
     if d < 1:
         raise InputError(
@@ -156,17 +167,13 @@ def _splits(k: int, d: int, n: int, rng: np.random.Generator) -> NDArray[np.uint
         if len(splits) == n:
             raise InputError(
                 f"found no {k} templates of {n} columns that all differ in {d}: no more than "
-                f"{_most_apart(k, n)} is possible; use a smaller separation or fewer templates"
+                f"{math.floor(n * most_apart(k))} is possible; use a smaller separation or fewer "
+                "templates"
             )
         side = _balanced_split(distance, rng)
         distance += side[:, None] != side[None, :]
         splits.append(side)
     return np.array(splits, dtype=np.uint8)
-
-
-def _most_apart(k: int, n: int) -> int:
-    """Plotkin's bound: a column parts at most ⌊k/2⌋·⌈k/2⌉ of the k(k-1)/2 pairs."""
-    return n * (k // 2) * ((k + 1) // 2) * 2 // (k * (k - 1))
 
 
 def _balanced_split(distance: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.uint8]:

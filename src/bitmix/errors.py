@@ -9,6 +9,10 @@ class CellTypeError(InputError, TypeError):
     """A cell that is no number at all."""
 
 
+class ImageError(InputError):
+    """A file or array that cannot be read as an image."""
+
+
 class FileFormatError(OSError):
     """A file that is not what it says, is cut short, or is of another version."""
 

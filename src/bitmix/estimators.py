@@ -214,8 +214,8 @@ class TwoRoundEM(_TemplateEstimator):
     n_components : int, default=2
         k in the paper: how many templates.
     rounds : int, default=2
-        EM steps in all, at least 2. 10 is the paper's ten-round version, and the better choice on
-        real data, where templates overlap.
+        EM steps in all, at least 2; fewer if a step changes nothing. 10 is the paper's ten-round
+        version, and the better choice on real data, where templates overlap.
     n_seeds : int, optional
         l in the paper. By default ⌈(4/w_min)·ln(2/(δ·w_min))⌉, but under a quarter of the rows.
     min_weight : float, optional

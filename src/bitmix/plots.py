@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -9,15 +10,27 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bitmix.atomic import atomic_write
-from bitmix.features.images import read_grey
+from bitmix.features.gabor import GaborGeometry
+from bitmix.features.images import read_grey, without_size_warnings
 from bitmix.metrics import conditional_purity
 from bitmix.progress import progress
 from bitmix.theory import limit, plan
+from bitmix.theory.checks import one_light
 from bitmix.theory.limit import vote_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+__all__ = [
+    "plot_domain",
+    "plot_image",
+    "plot_template",
+    "save_domain",
+    "save_sheet",
+    "save_sketches",
+    "saved_figure",
+]
 
 # Okabe and Ito's colours, with line styles that still differ in grey
 _STYLES: dict[str, dict[str, Any]] = {
@@ -88,27 +101,26 @@ def plot_domain(
 def _least_weight(n: int, m: int, k: int, q: float, delta: float) -> float:
     """The weight from which a cluster's own majority vote can be right with probability 1 - δ."""
     for w in np.linspace(0.002, 1 / k, 200):
-        weights = [w] + [(1 - w) / (k - 1)] * (k - 1)
-        if limit(n, m, k, q, 1, weights).recovery_uniform >= 1 - delta:
+        if limit(n, m, k, q, 1, one_light(float(w), k)).recovery_uniform >= 1 - delta:
             return float(w)
     return 1 / k
 
 
-def save_domain(path: Path, **settings: Any) -> None:
+def save_domain(path: str | PathLike[str], **settings: Any) -> None:
     """`plot_domain` into a PNG or SVG file."""
     with saved_figure(path, (8, 4.5)) as figure:
         plot_domain(figure.subplots(), **settings)
 
 
 @contextmanager
-def saved_figure(path: Path, size: tuple[float, float]) -> "Iterator[Figure]":
+def saved_figure(path: str | PathLike[str], size: tuple[float, float]) -> "Iterator[Figure]":
     """A new figure in inches; drawn into the PNG or SVG file when the block ends."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
     yield figure
     with atomic_write(path) as file:
-        figure.savefig(file, format=path.suffix.lower()[1:], dpi=150)
+        figure.savefig(file, format=Path(path).suffix.lower()[1:] or "png", dpi=150)
 
 
 def _curve(
@@ -138,14 +150,14 @@ class Geometry(Protocol):
 
     def segments(self, bits: ArrayLike) -> NDArray[np.float64]: ...
 
-    def strokes(self, values: ArrayLike) -> NDArray[np.float64]: ...
+    def shares(self, values: ArrayLike) -> NDArray[np.float64]: ...
 
 
 def plot_template(ax: "Axes", values: ArrayLike, geometry: Geometry) -> "Axes":
     """A template or row as strokes; a mean template with grey by probability."""
     from matplotlib.collections import LineCollection
 
-    shares = geometry.strokes(values).clip(0, 1)
+    shares = geometry.shares(values).clip(0, 1)
     seen = np.flatnonzero(shares > 0.02)
     everything = geometry.segments(np.ones(geometry.n_features))
     order = seen[np.argsort(shares[seen], kind="stable")]  # dark strokes on top
@@ -166,33 +178,33 @@ def plot_template(ax: "Axes", values: ArrayLike, geometry: Geometry) -> "Axes":
 
 def plot_image(ax: "Axes", source: Any, shape: tuple[int, int]) -> "Axes":
     """An image file or array in grey, scaled as the sketch saw it."""
-    ax.imshow(read_grey(source, shape), cmap="gray", vmin=0, vmax=1)
+    with without_size_warnings():
+        ax.imshow(read_grey(source, shape), cmap="gray", vmin=0, vmax=1)
     return _bare(ax)
 
 
-def save_sketches(path: Path, images: Sequence[Any], rows: Any, geometry: Any) -> None:
-    """Images beside their sketches (Figure 2), at most twelve."""
-    count = min(12, len(images))
-    across = min(4, count)
-    down = -(-count // across)
-    shape = (geometry.rows * geometry.cell_size, geometry.columns * geometry.cell_size)
+def save_sketches(
+    path: str | PathLike[str], images: Sequence[Any], rows: Any, geometry: GaborGeometry
+) -> None:
+    """Images beside their sketches (Figure 2), at most twelve of them."""
+    chosen = _spread(len(images), 12)
+    across = min(4, len(chosen))
+    down = -(-len(chosen) // across)
     with saved_figure(path, (2.6 * across, 1.35 * down)) as figure:
         axes = figure.subplots(down, 2 * across, squeeze=False)
         for ax in axes.flat:
             ax.axis("off")
-        for i in range(count):
-            left, right = axes[i // across, 2 * (i % across) : 2 * (i % across) + 2]
-            plot_image(left, images[i], shape)
-            plot_template(right, rows[i], geometry)
+        for ax, i in zip(axes.reshape(-1, 2), chosen, strict=False):
+            plot_image(ax[0], images[i], geometry.shape)
+            plot_template(ax[1], rows[i], geometry)
 
 
 def save_sheet(
-    path: Path, images: Sequence[Any], found: ArrayLike, means: NDArray[np.float64],
-    geometry: Any, truth: Sequence[str] | None = None,
+    path: str | PathLike[str], images: Sequence[Any], found: ArrayLike, means: NDArray[np.float64],
+    geometry: GaborGeometry, truth: Sequence[str] | None = None,
 ) -> None:  # fmt: skip
     """The cluster sheet of Figures 7 and 8: the template first, then images of its cluster."""
     labels = np.asarray(found)
-    shape = (geometry.rows * geometry.cell_size, geometry.columns * geometry.cell_size)
     k, across = len(means), 9
     with saved_figure(path, (1.15 * across, 1.45 * k)) as figure:
         axes = figure.subplots(k, across, squeeze=False)
@@ -200,13 +212,15 @@ def save_sheet(
             members = np.flatnonzero(labels == i)
             plot_template(axes[i, 0], means[i], geometry)
             axes[i, 0].set_title(_cluster_title(members, truth), fontsize=7.5, loc="left")
-            shown = members[
-                np.linspace(0, len(members) - 1, min(across - 1, len(members))).astype(int)
-            ]
             for ax in axes[i, 1:]:
                 ax.axis("off")
-            for ax, member in zip(axes[i, 1:], shown, strict=False):
-                plot_image(ax, images[member], shape)
+            for ax, j in zip(axes[i, 1:], _spread(len(members), across - 1), strict=False):
+                plot_image(ax, images[members[j]], geometry.shape)
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """At most so many of 0 … count-1, evenly spaced."""
+    return [round(i) for i in np.linspace(0, count - 1, min(most, count)).tolist()]
 
 
 def _cluster_title(members: NDArray[np.intp], truth: Sequence[str] | None) -> str:

@@ -1,4 +1,4 @@
-"""Progress on a terminal after a moment, nothing elsewhere."""
+"""Progress on a terminal, nothing elsewhere."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeVar

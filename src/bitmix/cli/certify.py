@@ -21,12 +21,13 @@ def certify(
 
     Examples:  bitmix certify my.model rows.bits  |  bitmix certify my.model rows.csv --check
     """
+    from bitmix.certify import certify_fit
     from bitmix.estimators import load_model
     from bitmix.rows.files import read_table
 
     fitted = load_model(model)
-    names = getattr(fitted, "feature_names_in_", None)
-    certificate = fitted.certify(read_table(data, names), alpha=alpha)
+    rows, _ = read_table(data, getattr(fitted, "feature_names_in_", None))
+    certificate = certify_fit(rows, fitted.templates_, alpha)
     if as_json:
         print_json(certificate.to_dict())
     else:

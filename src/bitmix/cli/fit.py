@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from bitmix.cli.output import Force, Json, print_json, writable
-from bitmix.cli.sketch import CellSize, Orientations, Skip, Threshold, sketches
+from bitmix.cli.sketch import CellSize, Orientations, Skip, Threshold, sketches, skipped
 
 
 class Method(StrEnum):
@@ -40,30 +40,37 @@ def fit(
     for path, endings in ((output, ()), (sheet, (".png", ".svg"))):
         if path is not None:
             writable(path, force, *endings)
-    truth, transformer, images = None, None, None
     if data.is_dir():
         folder, transformer, rows = sketches(data, cell_size, orientations, threshold, skip_errors)
         images = [folder[i] for i in transformer.kept_]
         truth = folder.labels and [folder.labels[i] for i in transformer.kept_]
+        names = None
     else:
-        from bitmix.rows.files import read_table
-
         if sheet is not None:
             raise ValueError("--sheet draws clusters of images: give a folder of images")
-        rows = read_table(data)
+        from bitmix.rows.files import read_table
+
+        rows, names = read_table(data)
+        truth, transformer, images = None, None, []
     model = _estimator(method, k, rounds, starts, seed).fit(rows)
     labels = model.predict(rows)
     answer = _answer(model, rows, labels, truth)
-    if output is not None:
-        model.save(output)
-    if sheet is not None and images is not None and transformer is not None:
+    if transformer is not None:
+        answer["skipped"] = len(transformer.skipped_)
+    if sheet is not None and transformer is not None:
         from bitmix.plots import save_sheet
 
         save_sheet(sheet, images, labels, model.means_, transformer.geometry_, truth)
+    if output is not None:
+        if names is not None:
+            model.feature_names_in_ = names
+        model.save(output)
     if as_json:
         print_json(answer)
     else:
-        _show(answer, output, sheet)
+        _show(answer, output, sheet, data if transformer is None else None)
+        if transformer is not None and transformer.skipped_:
+            typer.echo(skipped(transformer).strip())
 
 
 def _estimator(method: Method, k: int, rounds: int, starts: int, seed: int) -> Any:
@@ -93,7 +100,9 @@ def _answer(model: Any, rows: Any, labels: Any, truth: list[str] | None) -> dict
     return answer
 
 
-def _show(answer: dict[str, Any], output: Path | None, sheet: Path | None) -> None:
+def _show(
+    answer: dict[str, Any], output: Path | None, sheet: Path | None, data: Path | None
+) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -112,5 +121,5 @@ def _show(answer: dict[str, Any], output: Path | None, sheet: Path | None) -> No
     for path, what in ((output, "model"), (sheet, "sheet")):
         if path is not None:
             console.print(f"{what} in {path}")
-    if output is not None:
-        console.print(f"next: bitmix certify {output} DATA")
+    if output is not None and data is not None:
+        console.print(f"next: bitmix certify {output} {data}")

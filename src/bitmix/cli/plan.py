@@ -81,6 +81,7 @@ def plan(
 def _answer(point: dict[str, Any], unknown: str | None) -> dict[str, Any]:
     """Theorem and certificate, solved for the unknown first; then all three at the point."""
     from bitmix import theory
+    from bitmix.theory.checks import one_light
 
     answer: dict[str, Any] = {}
     if unknown is not None:
@@ -95,7 +96,7 @@ def _answer(point: dict[str, Any], unknown: str | None) -> dict[str, Any]:
     answer["guarantee"] = theory.guarantee(
         n, m, k, q, point["c"], w, point["delta"], point["epsilon"], reading=point["reading"]
     )
-    weights = [w] + [(1 - w) / (k - 1)] * (k - 1) if k > 1 else [1.0]
+    weights = one_light(w, k)
     d = point["c"] * n
     answer["certificate"] = theory.certificate(
         n, m, k, q, d, weights, delta=point["delta"], pruning=point["pruning"]

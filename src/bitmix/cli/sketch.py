@@ -34,19 +34,11 @@ def sketch(
     if preview is not None:
         writable(preview, force, ".png", ".svg")
     folder, transformer, rows = sketches(images, cell_size, orientations, threshold, skip_errors)
-    rows.save(output)
     if preview is not None:
         from bitmix.plots import save_sketches
 
-        paths = [folder[i] for i in transformer.kept_]
-        chosen = (
-            [round(i * (len(paths) - 1) / 11) for i in range(12)]
-            if len(paths) > 12
-            else range(len(paths))
-        )
-        save_sketches(
-            preview, [paths[i] for i in chosen], rows[list(chosen)], transformer.geometry_
-        )
+        save_sketches(preview, [folder[i] for i in transformer.kept_], rows, transformer.geometry_)
+    rows.save(output)
     answer = {
         "images": len(rows), "skipped": len(transformer.skipped_), "columns": rows.shape[1],
         "density": rows.density, "output": str(output),
@@ -56,7 +48,7 @@ def sketch(
     else:
         typer.echo(
             f"{len(rows):,} images, {rows.shape[1]:,} bits each, density {rows.density:.3f}, "
-            f"into {output}" + _skipped(transformer)
+            f"into {output}" + skipped(transformer)
         )
 
 
@@ -76,7 +68,8 @@ def sketches(
     return folder, transformer, transformer.transform(folder)
 
 
-def _skipped(transformer: Any) -> str:
+def skipped(transformer: Any) -> str:
+    """A line for each of the first files left out."""
     lines = [f"\nskipped: {reason}" for _, reason in transformer.skipped_[:5]]
     more = len(transformer.skipped_) - len(lines)
     return "".join(lines) + (f"\nand {more} more" if more > 0 else "")

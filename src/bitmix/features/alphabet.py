@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bitmix import checks
 from bitmix.errors import InputError
 
 Stroke = tuple[float, float, float, float]
@@ -51,6 +52,8 @@ class Alphabet:
         """Bits of strokes (x0, y0, x1, y1), each a pattern of a cell or a straight run of such."""
         bits = np.zeros((self.rows, self.columns, len(PATTERNS)), dtype=np.uint8)
         for stroke in strokes:
+            if not np.all(np.isfinite(stroke)):
+                raise InputError(f"a stroke is four finite numbers x0, y0, x1, y1, got {stroke!r}")
             for piece in _pieces(stroke):
                 bits[self._place(piece)] = 1
         return bits.ravel()
@@ -61,14 +64,14 @@ class Alphabet:
 
     def segments(self, bits: ArrayLike) -> NDArray[np.float64]:
         """The strokes of the set bits as an array of (x0, y0, x1, y1) in cells."""
-        where = np.flatnonzero(np.asarray(bits).reshape(-1))
+        where = np.flatnonzero(checks.row_of(bits, self.n_features))
         row, column, pattern = np.unravel_index(where, (self.rows, self.columns, len(PATTERNS)))
         corner = np.stack([column, row, column, row], axis=1)
         return np.array(PATTERNS)[pattern] + corner
 
-    def strokes(self, values: ArrayLike) -> NDArray[np.float64]:
+    def shares(self, values: ArrayLike) -> NDArray[np.float64]:
         """Bits or means as they are: every stroke is its own."""
-        return np.asarray(values, dtype=np.float64).reshape(-1)
+        return checks.row_of(values, self.n_features)
 
     def draw(self, bits: ArrayLike, resolution: int = 8) -> NDArray[np.uint8]:
         """The strokes as an image of 0 and 1, `resolution` pixels a cell."""

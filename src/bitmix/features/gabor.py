@@ -15,9 +15,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bitmix import checks
-from bitmix.errors import InputError
-from bitmix.features.images import Grey, ImageError, load_image_folder, read_grey
+from bitmix.errors import ImageError, InputError
+from bitmix.features.images import Grey, load_image_folder, read_grey, without_size_warnings
 from bitmix.kernels import num_threads
+from bitmix.kernels.bits import Words, pack
 from bitmix.progress import progress
 from bitmix.rows.packed import BitMatrix
 
@@ -36,6 +37,8 @@ class GaborGeometry:
     columns: int
     n_orientations: int
     cell_size: int
+    shape: tuple[int, int]
+    """Rows and columns of the image in pixels; what is left over beside whole cells is not seen."""
     tolerant: bool = False
     """Whether each stroke also set its neighbours, as `detector="contour"` does."""
 
@@ -45,7 +48,7 @@ class GaborGeometry:
 
     def segments(self, bits: ArrayLike) -> NDArray[np.float64]:
         """The bars of the set bits: (x0, y0, x1, y1) in pixels, y downwards."""
-        where = np.flatnonzero(np.asarray(bits).reshape(-1))
+        where = np.flatnonzero(checks.row_of(bits, self.n_features))
         row, column, orientation = np.unravel_index(
             where, (self.rows, self.columns, self.n_orientations)
         )
@@ -54,13 +57,13 @@ class GaborGeometry:
         centre = self.cell_size * (np.stack([column, row]) + 0.5)
         return np.concatenate([centre - reach, centre + reach]).T
 
-    def strokes(self, values: ArrayLike) -> NDArray[np.float64]:
+    def shares(self, values: ArrayLike) -> NDArray[np.float64]:
         """Bits or means as they should be drawn: neighbours that a stroke set besides are undone.
 
         The opposite of setting neighbours is the least value among them: what is left are the
         strokes (and what several of them filled in together).
         """
-        grid = np.asarray(values, dtype=np.float64).reshape(
+        grid = checks.row_of(values, self.n_features).reshape(
             self.rows, self.columns, self.n_orientations
         )
         if not self.tolerant:
@@ -243,7 +246,12 @@ class GaborSketch(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         checks.optional(checks.whole, self.normalize, "normalize", least=1)
         wavelength = checks.between(self.wavelength, "wavelength", 2, np.inf)
         self.geometry_ = GaborGeometry(
-            rows // cell, columns // cell, n_orientations, cell, self.detector == "contour"
+            rows // cell,
+            columns // cell,
+            n_orientations,
+            cell,
+            (rows, columns),
+            tolerant=self.detector == "contour",
         )
         self.bank_ = GaborBank.make(
             (rows, columns), n_orientations, wavelength, width=0.32 * wavelength, elongation=1.6
@@ -260,8 +268,8 @@ class GaborSketch(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             else checks.whole(self.n_jobs, "n_jobs", least=1)
         )
         self.kept_, self.skipped_, rows = [], [], []
-        with ThreadPoolExecutor(jobs) as pool:
-            done = pool.map(partial(_attempt, self._bits), images)
+        with without_size_warnings(), ThreadPoolExecutor(jobs) as pool:
+            done = pool.map(partial(_attempt, self._packed), images)
             for i, result in enumerate(progress(done, "sketching", total=len(images))):
                 if isinstance(result, ImageError):
                     if self.on_error == "raise":
@@ -273,14 +281,15 @@ class GaborSketch(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     rows.append(result)
         if not rows:
             raise ImageError(f"none of {len(images)} images could be read: {self.skipped_[0][1]}")
-        return BitMatrix.from_dense(np.array(rows))
+        return BitMatrix(np.concatenate(rows), self.geometry_.n_features)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """``r3c5o2``: cell row 3, cell column 5, orientation 2."""
         check_is_fitted(self)
         return self.geometry_.feature_names()
 
-    def _bits(self, source: Any) -> NDArray[np.bool_]:
+    def _packed(self, source: Any) -> Words:
+        """The sketch of one image as a packed row."""
         image = read_grey(source, self.bank_.shape, least=self.geometry_.cell_size)
         power = self.bank_.power(image)
         if self.normalize is not None:
@@ -293,7 +302,7 @@ class GaborSketch(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             bits = strongest(responses, usual if self.density is None else self.density)
         else:
             bits = responses > self.threshold
-        return (dilated(bits) if self.detector == "contour" else bits).ravel()
+        return pack((dilated(bits) if self.detector == "contour" else bits).reshape(1, -1))
 
 
 def _attempt(function: Any, source: Any) -> Any:

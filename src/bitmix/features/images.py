@@ -2,7 +2,8 @@
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,17 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bitmix.errors import InputError
+from bitmix.errors import ImageError
 
 Grey = NDArray[np.float32]
 """Grey values from 0 (black) to 1 (white), shape (rows, columns)."""
 
 MOST_PIXELS = 100_000_000
 """Larger images are refused before they are decoded."""
-
-
-class ImageError(InputError):
-    """A file that cannot be read as an image."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +65,16 @@ def _visible(entry: Path) -> bool:
     return not entry.name.startswith(".")
 
 
+@contextmanager
+def without_size_warnings() -> Iterator[None]:
+    """Pillow warns of large images where we decide; filters are not a matter for threads."""
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        yield
+
+
 def read_grey(source: Any, shape: tuple[int, int], *, least: int = 1) -> Grey:
     """One image, a file or an array, as grey values of the given shape (rows, columns).
 
@@ -82,17 +89,15 @@ def _read_file(path: Path, shape: tuple[int, int], least: int) -> Grey:
     from PIL import Image, ImageOps
 
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            with Image.open(path) as image:
-                width, height = image.size
-                if width * height > MOST_PIXELS:
-                    raise ImageError(
-                        f"{path} has {width:,}×{height:,} pixels, at most {MOST_PIXELS:,} are "
-                        "read: scale it down first"
-                    )
-                _check_size(str(path), width, height, least)
-                return _grey(ImageOps.exif_transpose(image), shape)
+        with Image.open(path) as image:
+            width, height = image.size
+            if width * height > MOST_PIXELS:
+                raise ImageError(
+                    f"{path} has {width:,}×{height:,} pixels, at most {MOST_PIXELS:,} are read: "
+                    "scale it down first"
+                )
+            _check_size(str(path), width, height, least)
+            return _grey(ImageOps.exif_transpose(image), shape)
     except Image.DecompressionBombError:
         raise ImageError(
             f"{path} has more than {MOST_PIXELS:,} pixels: scale it down first"
@@ -104,7 +109,7 @@ def _read_file(path: Path, shape: tuple[int, int], least: int) -> Grey:
             raise
         raise ImageError(
             f"{path} is not an image or is damaged ({error}): remove it, or skip such files "
-            'with on_error="skip"'
+            '(on_error="skip", --skip-errors)'
         ) from None
 
 
@@ -135,23 +140,30 @@ def _check_size(name: str, width: int, height: int, least: int) -> None:
 
 
 def _from_array(array: NDArray[Any], shape: tuple[int, int], least: int) -> Grey:
+    """8-bit arrays as the same image in a file; others by their range."""
     from PIL import Image
 
-    if array.ndim == 3 and array.shape[2] in (3, 4):
-        array = array[..., :3] @ np.array([0.299, 0.587, 0.114])  # the weights of Pillow's grey
-    if array.ndim != 2 or array.dtype.kind not in "biuf" or not array.size:
+    colours = array.ndim == 3 and array.shape[2] in (3, 4)
+    if not (array.ndim == 2 or colours) or array.dtype.kind not in "biuf" or not array.size:
         raise ImageError(
-            f"an image array must be (rows, columns) or (rows, columns, 3) of numbers, "
+            f"an image array must be (rows, columns) or (rows, columns, 3 or 4) of numbers, "
             f"got shape {array.shape} of {array.dtype}"
         )
     _check_size("an image array", array.shape[1], array.shape[0], least)
+    if array.dtype == np.uint8:
+        return _grey(Image.fromarray(np.ascontiguousarray(array)), shape)
     values = array.astype(np.float32)
     if not np.isfinite(values).all():
         raise ImageError("an image array must hold finite numbers, got NaN or infinity")
+    values = _scaled(values, 65535.0 if array.dtype == np.uint16 else 0.0)
+    if colours:
+        alpha = values[..., 3:] if values.shape[2] == 4 else np.float32(1)
+        laid = values[..., :3] * alpha + (1 - alpha)  # on white
+        values = laid @ np.array([0.299, 0.587, 0.114], dtype=np.float32)  # Pillow's grey
     if values.shape != shape:
-        picture = Image.fromarray(values, mode=None)
+        picture = Image.fromarray(values)
         values = np.asarray(picture.resize(shape[::-1], Image.Resampling.LANCZOS))
-    return _scaled(values, 255.0 if array.dtype == np.uint8 else 0.0)
+    return _scaled(values, 1.0)
 
 
 def _scaled(values: Grey, top: float) -> Grey:

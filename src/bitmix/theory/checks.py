@@ -54,6 +54,11 @@ def weights(value: Any, k: int) -> Floats:
     return np.asarray(w / w.sum())
 
 
+def one_light(w_min: float, k: int) -> list[float]:
+    """Weights with w_min for one template and equal shares of the rest for the others."""
+    return [w_min] + [(1 - w_min) / (k - 1)] * (k - 1) if k > 1 else [1.0]
+
+
 def most_apart(k: int) -> float:
     """The largest separation that k templates can all have, by Plotkin: 1, 2/3, 2/3, 3/5, …"""
     return 1.0 if k < 2 else 2 * (k // 2) * ((k + 1) // 2) / (k * (k - 1))

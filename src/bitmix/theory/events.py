@@ -22,6 +22,7 @@ from bitmix.theory.tails import (
     log_choose,
     log_upper_tail,
     lower_tail,
+    noise_of_pair,
     upper_tail,
     window,
 )
@@ -87,7 +88,7 @@ def noise_candidates(point: Point, delta: float) -> list[tuple[int, float]]:
 
 def log_odds(U0: float, n: int) -> float:
     """λ0 = ln((1-q0)/q0) for q0(1-q0) = U0/2n, as step 2 takes it."""
-    q0 = U0 / n / (1 + math.sqrt(1 - 2 * U0 / n))
+    q0 = noise_of_pair(U0 / n)
     return math.log((1 - q0) / q0)
 
 

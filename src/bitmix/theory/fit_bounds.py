@@ -23,11 +23,6 @@ def interval(successes: int, trials: int, error: float) -> tuple[float, float]:
     return low, upper_limit(successes, trials, error / 2)
 
 
-def noise_of_pair(p2: float) -> float:
-    """q ≤ ½ with 2q(1-q) = p2; ½ where there is none."""
-    return 0.5 if p2 >= 0.5 else p2 / (1 + math.sqrt(1 - 2 * p2))
-
-
 def least_gap(m: int, n: int, p2: float, error: float) -> int:
     """ℓ(p2): least L with C(m,2)·P(Bin(n, p2) ≥ L) ≤ error; n + 1 where even n is too likely."""
     log_pairs = math.log(max(1.0, m * (m - 1) / 2))

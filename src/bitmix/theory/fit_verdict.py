@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitmix.theory import fit_bounds
-from bitmix.theory.tails import Floats
+from bitmix.theory.tails import Floats, noise_of_pair
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Verdict:
 def judge(evidence: Evidence, alpha: float) -> Verdict:
     """What the evidence says at level α, a third of it for each of the three parts."""
     p_hi = fit_bounds.upper_limit(evidence.disagreements, evidence.compared, alpha / 3)
-    q_hi = fit_bounds.noise_of_pair(p_hi)
+    q_hi = noise_of_pair(p_hi)
     sizes, votes = (np.array(x, dtype=np.float64) for x in (evidence.sizes, evidence.weakest_votes))
     return Verdict(
         alpha=alpha,
@@ -135,11 +135,7 @@ def _partition_remedy(evidence: Evidence, verdict: Verdict) -> str:
         middle = (low + high) / 2
         enough = fit_bounds.least_gap(m, n, middle, error) <= gap
         low, high = (middle, high) if enough else (low, middle)
-    noise = (
-        f"noise below {fit_bounds.noise_of_pair(low):.3g} would do"
-        if low
-        else "less noise would not do"
-    )
+    noise = f"noise below {noise_of_pair(low):.3g} would do" if low else "less noise would not do"
     wide = fit_bounds.columns_needed(m, n, gap, verdict.p_hi, error)
     if wide is None:
         return f"{noise}; more columns of the same kind would not"

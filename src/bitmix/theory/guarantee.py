@@ -7,6 +7,7 @@ initialisation term, ε0 = min(E, √q(1 - 2k·e^(-ncB/2))) and the factor k-1 i
 unequal coins) in place of the paper's Chernoff terms, and Theorem 2's last display unsimplified.
 """
 
+import html
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -72,7 +73,7 @@ class Guarantee:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
-        return {**asdict(self), "conditions": {k: asdict(v) for k, v in self.conditions.items()}}
+        return asdict(self)
 
     def __str__(self) -> str:
         verdict = "holds" if self.holds else "does not hold"
@@ -94,17 +95,7 @@ class Guarantee:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{'✓' if c.holds else '✗'}</td><th>{c.name}</th><td>{c.says}</td>"
-            f"<td>{c.needs:.6g}</td><td>{c.has:.6g}</td></tr>"
-            for c in self.conditions.values()
-        )
-        verdict = "holds" if self.holds else "does not hold"
-        return (
-            f"<p>Theorem 1 ({self.reading}) <b>{verdict}</b>; failure ≤ "
-            f"{self.failure_probability:.4g}</p><table><tr><th></th><th></th><th>condition</th>"
-            f"<th>needs</th><th>has</th></tr>{rows}</table>"
-        )
+        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def seeds_of(w_min: float, delta: float) -> float:

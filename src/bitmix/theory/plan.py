@@ -95,7 +95,7 @@ def plan(
         d = math.floor(round(at["c"] * at["n"], 6))
         if d < 1 or d > at["n"] * checks.most_apart(k):
             return False  # no such templates
-        weights = [w_min] + [(1 - w_min) / (k - 1)] * (k - 1)
+        weights = checks.one_light(w_min, k)
         return certificate(at["n"], at["m"], k, q, d, weights, delta=delta, pruning=pruning).holds
 
     if method == "certificate":

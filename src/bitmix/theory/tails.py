@@ -3,6 +3,8 @@
 Logarithms are natural. Functions named ``log_…`` return upper bounds of log-probabilities.
 """
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
@@ -11,6 +13,11 @@ Floats = NDArray[np.float64]
 
 TINY = 1e-300
 """Added where a library tail may have underflowed to 0."""
+
+
+def noise_of_pair(p2: float) -> float:
+    """q ≤ ½ with 2q(1-q) = p2; ½ where there is none."""
+    return 0.5 if p2 >= 0.5 else p2 / (1 + math.sqrt(1 - 2 * p2))
 
 
 def kl(x: ArrayLike, p: ArrayLike) -> Floats:
