@@ -23,14 +23,14 @@ from bitmix.randomness import stream
 quiet = pytest.mark.filterwarnings("ignore::bitmix.errors.BitmixWarning")
 
 
-def same_statistics(one, other):
+def assert_same_statistics(one, other):
     assert one.n_rows == other.n_rows
     assert one.likelihood_units == other.likelihood_units
     np.testing.assert_array_equal(one.mass, other.mass)
     np.testing.assert_array_equal(one.sums, other.sums)
 
 
-def same_fit(one, other):
+def assert_same_fit(one, other):
     np.testing.assert_array_equal(one.means_, other.means_)
     np.testing.assert_array_equal(one.weights_, other.weights_)
     assert one.noise_ == other.noise_
@@ -237,7 +237,7 @@ def test_threads_blocks_and_back_ends_change_nothing(
     monkeypatch.setattr(BitMatrix, "_block_rows", lambda self, cells, threads: block_rows)
     for model, answer in zip(expected, answers, strict=True):
         again = type(model)(**model.get_params()).fit(rows)
-        same_fit(model, again)
+        assert_same_fit(model, again)
         for one, other in zip(
             answer,
             (again.predict(rows), again.predict_proba(rows), again.score_samples(rows)),
@@ -249,7 +249,7 @@ def test_threads_blocks_and_back_ends_change_nothing(
 def test_from_disk_is_the_same_as_from_memory(planted, tmp_path):
     rows, _, _ = planted
     rows.save(tmp_path / "rows.bits")
-    same_fit(
+    assert_same_fit(
         TwoRoundEM(3, random_state=0).fit(rows),
         TwoRoundEM(3, random_state=0).fit(BitMatrix.open(tmp_path / "rows.bits")),
     )
@@ -297,7 +297,7 @@ laws = settings(max_examples=40, deadline=None)
 def test_order_of_rows_does_not_matter(problem):
     bits, mixture, rng = problem
     shuffled = rng.permutation(bits)
-    same_statistics(
+    assert_same_statistics(
         expect(BitMatrix.from_dense(bits), mixture), expect(BitMatrix.from_dense(shuffled), mixture)
     )
 
@@ -320,7 +320,9 @@ def test_permuted_columns_permute_the_sums(problem):
 def test_rows_twice_are_statistics_twice(problem):
     bits, mixture, _ = problem
     once = expect(BitMatrix.from_dense(bits), mixture)
-    same_statistics(expect(BitMatrix.from_dense(np.repeat(bits, 2, axis=0)), mixture), once + once)
+    assert_same_statistics(
+        expect(BitMatrix.from_dense(np.repeat(bits, 2, axis=0)), mixture), once + once
+    )
 
 
 @laws
@@ -329,7 +331,7 @@ def test_statistics_add_over_any_split(problem, data):
     bits, mixture, _ = problem
     cut = data.draw(st.integers(1, len(bits) - 1))
     X = BitMatrix.from_dense(bits)
-    same_statistics(expect(X[:cut], mixture) + expect(X[cut:], mixture), expect(X, mixture))
+    assert_same_statistics(expect(X[:cut], mixture) + expect(X[cut:], mixture), expect(X, mixture))
 
 
 @laws
@@ -492,7 +494,7 @@ def test_classic_likelihood_is_kept_over_starts(planted):
     best = ClassicEM(3, n_init=6, noise=0.1, max_iter=5, random_state=9).fit(rows)
     assert total(best) == max(map(total, singles))
     winner = max(singles, key=total)  # the earliest among equals
-    same_fit(best, winner)
+    assert_same_fit(best, winner)
 
 
 @quiet

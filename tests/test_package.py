@@ -28,6 +28,7 @@ FLOORS = [
     {"features"},
     {"em", "datasets", "model_checks"},
     {"certify"},
+    {"fitted"},
     {"estimators", "select"},
     {"plots"},
     {"kennel", "experiments", "report"},

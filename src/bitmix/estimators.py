@@ -1,195 +1,18 @@
 """The scikit-learn estimators: check the input, one call, store the result."""
 
-import math
 import os
-from abc import ABC, abstractmethod
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
-
 from bitmix import checks, modelfile
-from bitmix.certify import FitCertificate, certify_fit
-from bitmix.datasets import sample_mixture
-from bitmix.em import predict, seeds
+from bitmix.em import seeds
 from bitmix.em.classic import iterate
 from bitmix.em.prune import as_pruning
-from bitmix.em.result import FitResult, Round, likeliest
+from bitmix.em.result import FitResult, likeliest
 from bitmix.em.two_round import two_round
-from bitmix.errors import FileFormatError, InputError
-from bitmix.mixture import Floats, Mixture
+from bitmix.errors import FileFormatError
+from bitmix.fitted import FittedTemplates
 from bitmix.randomness import seed_of, stream
-from bitmix.rows import Rows, as_rows
-from bitmix.rows.packed import BitMatrix
-
-
-class _TemplateEstimator(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """What every fitted mixture of templates can do."""
-
-    binarize: float | None
-    noise: float | None
-    random_state: Any
-
-    means_: Floats
-    weights_: Floats
-    noise_: float
-    templates_: NDArray[np.uint8]
-    history_: tuple[Round, ...]
-    seed_: int
-    feature_names_in_: NDArray[np.object_]
-
-    _fitted_numbers: tuple[str, ...] = ("noise_", "seed_", "n_features_in_")
-
-    def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int64]:
-        """Fit, then the labels of the same rows: equals ``fit(X).predict(X)``."""
-        return self.fit(X).predict(X)
-
-    @abstractmethod
-    def fit(self, X: Any, y: Any = None) -> Self: ...
-
-    def predict(self, X: Any) -> NDArray[np.int64]:
-        """The likeliest template of each row; the lowest index among equals."""
-        return predict.labels(self._rows(X), self._mixture)
-
-    def predict_proba(self, X: Any) -> Floats:
-        """p_i(x) of the paper's E step, shape (m, k); every row sums to exactly 1."""
-        return predict.probabilities(self._rows(X), self._mixture)
-
-    def score_samples(self, X: Any) -> Floats:
-        """ln Σ_i w_i f_i(x) of each row, natural log, with the fitted `means_`.
-
-        This is the log-likelihood of the paper's tables. f is a density over rows only for binary
-        templates, so use `bic` and `aic`, which round, to compare models.
-        """
-        return predict.log_likelihoods(self._rows(X), self._mixture)
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Mean of `score_samples`."""
-        return float(self.score_samples(X).mean())
-
-    def bic(self, X: Any) -> float:
-        """-2·ln L + p·ln m with binary templates; lower is better.
-
-        p counts every template bit (k·n), k-1 free weights, and the noise level unless given.
-        """
-        rows = self._rows(X)
-        return -2 * self._rounded_likelihood(rows) + self._n_parameters * math.log(rows.shape[0])
-
-    def aic(self, X: Any) -> float:
-        """-2·ln L + 2·p with binary templates, p as in `bic`; lower is better."""
-        return -2 * self._rounded_likelihood(self._rows(X)) + 2 * self._n_parameters
-
-    def sample(
-        self, n_samples: int = 1, *, random_state: Any = None
-    ) -> tuple[BitMatrix, NDArray[np.int64]]:
-        """New rows from `templates_`, `weights_` and `noise_`, and the template of each.
-
-        ``random_state=None`` uses the seed of the fit, so that a call can be repeated.
-        """
-        check_is_fitted(self)
-        seed = self.seed_ if random_state is None else seed_of(random_state)
-        rng = stream(seed, "sample")  # not the stream the rows of the fit may have come from
-        return sample_mixture(self.templates_, self.weights_, self.noise_, n_samples, rng)
-
-    def certify(self, X: Any, alpha: float = 0.05, random_state: int = 0) -> FitCertificate:
-        """Certify that `templates_` are exactly the templates behind the rows of X.
-
-        See `bitmix.certify_fit`: for every parameter value with at most k templates,
-        P(certificate issued and templates wrong) ≤ α.
-        """
-        return certify_fit(self._rows(X), self.templates_, alpha, random_state)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one file, whole or not at all."""
-        check_is_fitted(self)
-        params = self.get_params()
-        arrays = {"means": self.means_, "weights": self.weights_}
-        if params.get("init") is not None:
-            arrays["init"] = BitMatrix.from_dense(params.pop("init")).to_dense()
-        if isinstance(params["random_state"], np.random.Generator | np.random.RandomState):
-            params["random_state"] = self.seed_
-        header = {
-            "class": type(self).__name__,
-            "params": params,
-            "fitted": {name: getattr(self, name) for name in self._fitted_numbers},
-            "feature_names": [str(name) for name in getattr(self, "feature_names_in_", ())],
-            "history": [entry.to_dict() for entry in self.history_],
-        }
-        modelfile.write(path, header, arrays)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a model written by `save`. Nothing in the file is run."""
-        header, arrays = modelfile.read(path)
-        if header.get("class") != cls.__name__:
-            raise FileFormatError(
-                f"{path} holds a {header.get('class')}, not a {cls.__name__}: "
-                f"use {header.get('class')}.load"
-            )
-        try:
-            return cls._restored(header, arrays)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise FileFormatError(f"{path} is damaged: {error}") from None
-
-    @classmethod
-    def _restored(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        params, fitted, names = header["params"], header["fitted"], header["feature_names"]
-        model = cls(**params, **({"init": arrays["init"]} if "init" in arrays else {}))
-        mixture = Mixture(arrays["means"], arrays["weights"], fitted["noise_"]).checked()
-        for name in cls._fitted_numbers:
-            if not isinstance(fitted[name], int | float):
-                raise InputError(f"{name} must be a number, got {fitted[name]!r}")
-            setattr(model, name, fitted[name])
-        if model.get_params()["n_components"] != mixture.n_components:
-            raise InputError(f"{mixture.n_components} templates for {params['n_components']=}")
-        if fitted["n_features_in_"] != mixture.n_features:
-            raise InputError(f"{mixture.n_features} columns, {fitted['n_features_in_']} claimed")
-        if names:
-            if not isinstance(names, list) or len(names) != mixture.n_features:
-                raise InputError(f"feature_names must be {mixture.n_features} names")
-            model.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
-        model._set(mixture, tuple(Round.from_dict(entry) for entry in header["history"]))
-        return model
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-    def _rows(self, X: Any) -> Rows:
-        """X as packed rows, its columns checked against those of the fit."""
-        check_is_fitted(self)
-        rows = as_rows(X, self.binarize)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return rows
-
-    def _store(self, X: Any, fit: FitResult, seed: int) -> Self:
-        """Keep a finished fit; until here nothing of an earlier one was touched."""
-        validate_data(self, X, reset=True, skip_check_array=True)
-        self.seed_ = seed
-        self._set(fit.mixture.ordered(), fit.history)
-        return self
-
-    def _set(self, mixture: Mixture, history: tuple[Round, ...]) -> None:
-        self.means_ = mixture.means
-        self.weights_ = mixture.weights
-        self.noise_ = mixture.noise
-        self.templates_ = mixture.templates
-        self.history_ = history
-
-    @property
-    def _mixture(self) -> Mixture:
-        check_is_fitted(self)
-        return Mixture(self.means_, self.weights_, self.noise_)
-
-    @property
-    def _n_parameters(self) -> int:
-        return self._mixture.n_parameters(noise_known=self.noise is not None)
-
-    def _rounded_likelihood(self, rows: Rows) -> float:
-        return float(predict.log_likelihoods(rows, self._mixture.rounded()).sum())
+from bitmix.rows import as_rows
 
 
 def load_model(path: str | os.PathLike[str]) -> "TwoRoundEM | ClassicEM":
@@ -204,7 +27,7 @@ def load_model(path: str | os.PathLike[str]) -> "TwoRoundEM | ClassicEM":
     return kinds[header["class"]].load(path)
 
 
-class TwoRoundEM(_TemplateEstimator):
+class TwoRoundEM(FittedTemplates):
     """Mixture of Bernoulli templates by the two-round EM of Barbu, Wu & Wu (2014), Algorithm 1.
 
     Over-seed with l random rows, one EM step, prune to k far-apart templates, one more EM step.
@@ -267,7 +90,7 @@ class TwoRoundEM(_TemplateEstimator):
     True
     """
 
-    _fitted_numbers = (*_TemplateEstimator._fitted_numbers, "n_seeds_")
+    _fitted_numbers = (*FittedTemplates._fitted_numbers, "n_seeds_")
 
     def __init__(
         self,
@@ -331,7 +154,7 @@ class TwoRoundEM(_TemplateEstimator):
         return self._store(X, fit, seed)
 
 
-class ClassicEM(_TemplateEstimator):
+class ClassicEM(FittedTemplates):
     """The original EM that the paper compares with: k random rows as templates, then EM steps.
 
     Parameters
@@ -371,7 +194,7 @@ class ClassicEM(_TemplateEstimator):
     [0, 100]
     """
 
-    _fitted_numbers = (*_TemplateEstimator._fitted_numbers, "n_iter_", "converged_")
+    _fitted_numbers = (*FittedTemplates._fitted_numbers, "n_iter_", "converged_")
 
     def __init__(
         self,
