@@ -6,12 +6,14 @@ import tempfile
 import time
 import warnings
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
+from scipy import ndimage
 
 from bitmix import TwoRoundEM
 from bitmix.errors import BitmixWarning
-from bitmix.features import GaborSketch, load_image_folder
+from bitmix.features import GaborSketch, gabor, load_image_folder
 from bitmix.metrics import conditional_entropy, conditional_purity
 
 VEHICLES, ANIMALS = ("motorcycle", "bicycle", "car"), ("cat", "wolf", "deer")
@@ -29,13 +31,30 @@ SETTINGS = {
 }
 
 
+ABLATIONS = {
+    "without peaks": {"peaks": lambda responses, reach: responses},
+    "no neighbouring cells": {
+        "dilated": lambda bits: bits | np.roll(bits, 1, axis=2) | np.roll(bits, -1, axis=2)
+    },
+    "no neighbouring angles": {
+        "dilated": lambda bits: ndimage.binary_dilation(bits, structure=np.ones((3, 3, 1)))
+    },
+    "no neighbours at all": {"dilated": lambda bits: bits},
+}
+
+
 def quality(root: Path, runs: int) -> None:
     folder = load_image_folder(root)
     sets = {"vehicles": VEHICLES, "animals": ANIMALS, "all six": VEHICLES + ANIMALS}
     print(f"purity/entropy over seeds 0-{runs - 1}, two rounds and ten")
     print(f"{'':<24}" + "".join(f"{name:^30}" for name in sets))
-    for name, params in SETTINGS.items():
-        X = GaborSketch(**params).fit().transform(folder)
+    rows = {
+        name: GaborSketch(**params).fit().transform(folder) for name, params in SETTINGS.items()
+    }
+    for name, changes in ABLATIONS.items():
+        with patch.multiple(gabor, **changes):
+            rows[name] = GaborSketch().fit().transform(folder)
+    for name, X in rows.items():
         line = f"{name:<24}"
         for classes in sets.values():
             chosen = [i for i, label in enumerate(folder.labels or ()) if label in classes]

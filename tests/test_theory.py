@@ -15,6 +15,7 @@ from bitmix.datasets import make_templates, sample_mixture
 from bitmix.em.seeds import noise_of
 from bitmix.em.step import em_step
 from bitmix.kernels import backend
+from bitmix.kernels.bits import pack
 from bitmix.metrics import templates_recovered
 from bitmix.mixture import Mixture
 from bitmix.randomness import stream
@@ -210,7 +211,7 @@ def test_rounds_and_pruning():
 
 
 def test_the_propositions_hold_in_simulation():
-    """One point where all conditions hold: 20 runs, no violation of Propositions 3, 7, 8 and 9."""
+    """Where all conditions hold: 20 runs, no violation of Propositions 3, 7, 8, 9 and 10."""
     n, m, q, d, l = 10_000, 300, 0.02, 6_000, 30
     eps0 = min(prop.E_terms_of(n, q, d / n, l))
     eps0 = min(eps0, math.sqrt(q))
@@ -227,6 +228,15 @@ def test_the_propositions_hold_in_simulation():
             np.abs(distance[same & not_self] - 2 * n * q * (1 - q))
             < 2 * n * (1 - q) * eps0 * math.sqrt(q)
         ).all()
+        root = math.sqrt(q)
+        mean = prop.distance_between(n, q, d).mean
+        assert (np.abs(distance[~same] - mean) < eps0 * mean).all()  # 3b
+        to_truth = backend().hamming(X.words, pack(truth))
+        own, other = to_truth[np.arange(m), labels], to_truth[np.arange(m), 1 - labels]
+        assert (np.abs(own - n * q) < n * eps0 * root).all()  # 3c
+        far = prop.distance_to_point(n, q, d).mean
+        assert (np.abs(other - far) < eps0 * far).all()
+        assert np.bincount(labels).min() >= m / 4  # 3d
         lam = math.log(1 / noise_of(X.words[seeds], n) - 1)
         gap = distance[~same].min() - distance[same].max()
         assert gap * lam >= prop.first_round_ratio(n, q, d / n)
@@ -239,6 +249,11 @@ def test_the_propositions_hold_in_simulation():
         tau = prop.pruning_threshold(n, q, d / n, l)
         assert (between[owner[:, None] == owner] <= tau).all()
         assert (between[owner[:, None] != owner] > tau).all()
+        # 10: with one survivor of each cluster, the ratio in round 2 is at least e^(ncB/2)
+        pair = np.array([T[owner == 0][0], T[owner == 1][0]])
+        D = np.abs(X.to_dense()[:, None] - pair[None]).sum(axis=2)
+        gap = D[np.arange(m), 1 - labels] - D[np.arange(m), labels]
+        assert (gap * lam >= prop.second_round_ratio(n, q, d / n, l)).all()
 
 
 # --- the certificate ------------------------------------------------------------------------
