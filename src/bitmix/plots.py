@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "draw_sheet",
     "plot_domain",
     "plot_image",
     "plot_template",
@@ -115,12 +116,15 @@ def save_domain(path: str | PathLike[str], **settings: Any) -> None:
 @contextmanager
 def saved_figure(path: str | PathLike[str], size: tuple[float, float]) -> "Iterator[Figure]":
     """A new figure in inches; drawn into the PNG or SVG file when the block ends."""
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
     yield figure
-    with atomic_write(path) as file:
-        figure.savefig(file, format=Path(path).suffix.lower()[1:] or "png", dpi=150)
+    form = Path(path).suffix.lower()[1:] or "png"
+    undated = {"Date": None} if form == "svg" else {}  # the same picture is the same file
+    with atomic_write(path) as file, rc_context({"svg.hashsalt": "bitmix"}):
+        figure.savefig(file, format=form, dpi=150, metadata=undated)
 
 
 def _curve(
@@ -204,18 +208,27 @@ def save_sheet(
     geometry: GaborGeometry, truth: Sequence[str] | None = None,
 ) -> None:  # fmt: skip
     """The cluster sheet of Figures 7 and 8: the template first, then images of its cluster."""
+    with saved_figure(path, (10.35, 1.45 * len(means))) as figure:
+        draw_sheet(figure, images, found, means, geometry, truth)
+
+
+def draw_sheet(
+    figure: "Figure", images: Sequence[Any], found: ArrayLike, means: NDArray[np.float64],
+    geometry: GaborGeometry, truth: Sequence[str] | None = None,
+) -> None:  # fmt: skip
+    """`save_sheet` on a figure you give."""
     labels = np.asarray(found)
     k, across = len(means), 9
-    with saved_figure(path, (1.15 * across, 1.45 * k)) as figure:
-        axes = figure.subplots(k, across, squeeze=False)
-        for i in range(k):
-            members = np.flatnonzero(labels == i)
-            plot_template(axes[i, 0], means[i], geometry)
-            axes[i, 0].set_title(_cluster_title(members, truth), fontsize=7.5, loc="left")
-            for ax in axes[i, 1:]:
-                ax.axis("off")
-            for ax, j in zip(axes[i, 1:], _spread(len(members), across - 1), strict=False):
-                plot_image(ax, images[members[j]], geometry.shape)
+    axes = figure.subplots(k, across, squeeze=False)
+    for i in range(k):
+        members = np.flatnonzero(labels == i)
+        plot_template(axes[i, 0], means[i], geometry)
+        axes[i, 0].set_title(_cluster_title(members, truth), fontsize=7.5, loc="left")
+        for ax in axes[i, 1:]:
+            ax.axis("off")
+        for ax, j in zip(axes[i, 1:], _spread(len(members), across - 1), strict=False):
+            ax.axis("on")
+            plot_image(ax, images[members[j]], geometry.shape)
 
 
 def _spread(count: int, most: int) -> list[int]:

@@ -8,6 +8,7 @@ from bitmix.cli.certify import certify
 from bitmix.cli.demo import demo
 from bitmix.cli.fit import fit
 from bitmix.cli.plan import plan
+from bitmix.cli.reproduce import reproduce
 from bitmix.cli.sketch import sketch
 
 app = typer.Typer(
@@ -17,7 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for _command in (demo, fit, certify, plan, sketch):
+for _command in (demo, fit, certify, plan, sketch, reproduce):
     app.command()(_command)
 
 

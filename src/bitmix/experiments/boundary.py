@@ -1,0 +1,108 @@
+"""Where success begins: bisection, with as many runs a point as its verdict needs."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from scipy import stats
+
+from bitmix.experiments.cells import Cell, Sweep
+
+TARGET = 0.9
+EARLY_ERROR = 0.01
+"""An early yes must have at most this probability below the target."""
+CONFIDENCE = 0.95
+_LOOKS = (0.12, 0.25, 0.65, 1.0)
+_EARLIEST_YES = 0.65
+
+
+@dataclass(frozen=True)
+class Point:
+    """What the runs at one value said."""
+
+    value: float
+    successes: int
+    runs: int
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The least value that succeeds, and the points that say so."""
+
+    value: float | None
+    """None where no value of the grid succeeds."""
+    below: Point | None
+    """The largest value that was seen to fail; None where the least of the grid succeeds."""
+    at: Point | None
+    low: float | None
+    high: float | None
+    """With 95 % confidence the rate is under the target at `low` and above it at `high`: there the
+    boundary lies between them, if success grows along the grid. None: the runs cannot say."""
+
+
+def boundary(
+    grid: Sequence[float], cell_at: Callable[[float, int], Cell], runs: int, first_seed: int
+) -> Sweep[Boundary]:
+    """The least value of a grid with 90 % success, taking success to grow along it.
+
+    A value succeeds if 90 % of its `runs` do. Runs stop as soon as that is settled, and when the
+    first 65 % were all right (if .9^runs is at most 1 %: so likely is that below 90 %).
+    """
+    seen: dict[int, tuple[bool, Point]] = {}
+    low, high = -1, len(grid)
+    while high - low > 1:
+        middle = (low + high) // 2
+        seen[middle] = yield from verdict(grid[middle], cell_at, runs, first_seed)
+        low, high = (low, middle) if seen[middle][0] else (middle, high)
+    # each of the points was looked at several times: share the error among all these looks
+    error = (1 - CONFIDENCE) / (len(_LOOKS) * math.ceil(math.log2(len(grid) + 1)))
+    points = [point for _, (_, point) in sorted(seen.items())]
+    return Boundary(
+        grid[high] if high < len(grid) else None,
+        seen[low][1] if low >= 0 else None,
+        seen[high][1] if high < len(grid) else None,
+        max((point.value for point in points if _surely_below(point, error)), default=None),
+        min((point.value for point in points if _surely_above(point, error)), default=None),
+    )
+
+
+def verdict(
+    value: float, cell_at: Callable[[float, int], Cell], runs: int, first_seed: int
+) -> Sweep[tuple[bool, Point]]:
+    """Whether 90 % of the runs succeed at one value, and how many did."""
+    needed = math.ceil(TARGET * runs - 1e-9)
+    done = successes = 0
+    for look in _LOOKS:
+        upto = math.ceil(look * runs)
+        results = yield [cell_at(value, first_seed + run) for run in range(done, upto)]
+        successes += sum(result["recovered"] for result in results)
+        done = upto
+        point = Point(value, successes, done)
+        all_right = look >= _EARLIEST_YES and successes == done and TARGET**done <= EARLY_ERROR
+        if successes >= needed or all_right:
+            return True, point
+        if done - successes > runs - needed:
+            return False, point
+    raise AssertionError("all runs leave no doubt")
+
+
+def _surely_below(point: Point, error: float) -> bool:
+    """Whether so few successes have at most this probability at the target."""
+    return bool(stats.binom.cdf(point.successes, point.runs, TARGET) <= error)
+
+
+def _surely_above(point: Point, error: float) -> bool:
+    return bool(stats.binom.sf(point.successes - 1, point.runs, TARGET) <= error)
+
+
+def binomial_interval(successes: int, runs: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Clopper and Pearson's exact interval.
+
+    >>> low, high = binomial_interval(90, 100)
+    >>> round(low, 3), round(high, 3)
+    (0.824, 0.951)
+    """
+    tail = (1 - confidence) / 2
+    low = stats.beta.ppf(tail, successes, runs - successes + 1) if successes else 0.0
+    high = stats.beta.ppf(1 - tail, successes + 1, runs - successes) if successes < runs else 1.0
+    return float(low), float(high)

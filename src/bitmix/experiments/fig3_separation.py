@@ -1,0 +1,144 @@
+"""Figure 3: the least separation c that is enough, over the least weight w_min."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitmix.experiments.bench import Bench
+from bitmix.experiments.boundary import Boundary, boundary
+from bitmix.experiments.cells import Cell, Sweep, ask
+from bitmix.experiments.methods import KNOWN, ORACLE, Method, better, classic, two_round
+from bitmix.experiments.style import legend_beside, style, tidy
+from bitmix.theory import limit
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PANELS = ({"q": 0.01, "n": 2000}, {"q": 0.1, "n": 10_000})
+M, K, DELTA, EPSILON = 300, 2, 0.1, 0.1
+WEIGHTS = (0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+QUICK_WEIGHTS = (0.1, 0.3, 0.5)
+THEOREM_WEIGHTS = (0.4137, 0.42, 0.43, 0.44, 0.46, 0.48, 0.5)
+"""8l ≤ 300 leaves the theorem no domain left of .4137."""
+
+METHODS = (
+    two_round(2, min_weight=KNOWN),
+    two_round(10, min_weight=KNOWN),
+    *(classic(iterations, starts, noise=KNOWN) for iterations in (2, 10) for starts in (1, 5, 10)),
+    better(min_weight=KNOWN),
+)
+GUARANTEES = (
+    Method("Theorem 1, as printed", {"method": "theorem", "reading": "printed"}),
+    Method("Theorem 1, corrected", {"method": "theorem", "reading": "corrected"}, ours=True),
+    Method("certificate", {"method": "certificate", "pruning": "l1"}, ours=True),
+    Method("certificate, Hamming pruning", {"method": "certificate", "pruning": "hamming"}, True),
+)
+
+
+def reproduce(bench: Bench) -> None:
+    weights = QUICK_WEIGHTS if bench.quick else WEIGHTS
+    points = [
+        (panel, method, w, _measured(bench, panel, method, w))
+        for panel in PANELS
+        for method in METHODS
+        for w in weights
+    ]
+    points += [
+        (panel, method, w, _guaranteed(panel, method, w))
+        for panel in PANELS
+        for method in GUARANTEES
+        for w in (_theorem_weights(bench) if "theorem" in method.params.values() else weights)
+    ]
+    findings = bench.run("fig3", [sweep for *_, sweep in points])
+    rows = [
+        {"q": panel["q"], "n": panel["n"], "m": M, "method": method.label, "ours": method.ours,
+         "w_min": w, **found}
+        for (panel, method, w, _), found in zip(points, findings, strict=True)
+    ]  # fmt: skip
+    rows += [
+        {"q": panel["q"], "n": panel["n"], "m": M, "method": ORACLE.label, "ours": True,
+         "w_min": _oracle(panel)}
+        for panel in PANELS
+    ]  # fmt: skip
+    bench.write("fig3", rows, lambda figure: draw(figure, rows), (11.5, 4.8))
+
+
+def _theorem_weights(bench: Bench) -> Sequence[float]:
+    return THEOREM_WEIGHTS[::3] if bench.quick else THEOREM_WEIGHTS
+
+
+def _oracle(panel: Any) -> float:
+    """Memberships known, c does not matter: the least weight at which 90 % are found."""
+    weights: list[float] = np.arange(0.002, 0.5, 0.001).round(3).tolist()
+
+    def right(w: float) -> bool:
+        return limit(panel["n"], M, K, panel["q"], 1, [1 - w, w]).recovery_uniform >= 1 - DELTA
+
+    return next(w for w in weights if right(w))
+
+
+def grid(n: int, step: float) -> list[float]:
+    """Whole distances d, a step apart where that is more than one bit, as separations d/n."""
+    distances = sorted({round(d) for d in np.geomspace(1, n, math.ceil(math.log(n) / step))})
+    return [d / n for d in distances]
+
+
+def _measured(bench: Bench, panel: Any, method: Method, w: float) -> Sweep[dict[str, Any]]:
+    def cell_at(c: float, seed: int) -> Cell:
+        setting = {
+            "templates": "pair", **panel, "d": round(c * panel["n"]), "m": M, "w_min": w,
+        }  # fmt: skip
+        return Cell("planted", setting, method.params, seed)
+
+    separations = grid(panel["n"], 0.2 if bench.quick else 0.05)
+    found = yield from boundary(separations, cell_at, bench.runs, bench.first_seed)
+    return boundary_row("c", found)
+
+
+def boundary_row(name: str, found: Boundary) -> dict[str, Any]:
+    """A boundary as columns of a table."""
+    row: dict[str, Any] = {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+    for place, point in (("below", found.below), ("at", found.at)):
+        if point is not None:
+            row[f"successes_{place}"], row[f"runs_{place}"] = point.successes, point.runs
+    return row
+
+
+def _guaranteed(panel: Any, method: Method, w: float) -> Sweep[dict[str, Any]]:
+    setting = {
+        "solve_for": "c", **panel, "m": M, "k": K, "w_min": w, "delta": DELTA, "epsilon": EPSILON,
+    }  # fmt: skip
+    (result,) = yield from ask([Cell("least", setting, method.params, 0)])
+    return {"c": result["value"]}
+
+
+def draw(figure: "Figure", rows: Sequence[dict[str, Any]]) -> None:
+    axes = figure.subplots(1, 2)
+    for ax, panel in zip(axes, PANELS, strict=True):
+        here = [row for row in rows if row["q"] == panel["q"]]
+        nowhere = []
+        for method in (*METHODS, *GUARANTEES):
+            curve = [
+                (row["w_min"], row["c"]) for row in here
+                if row["method"] == method.label and row["c"] is not None
+            ]  # fmt: skip
+            x, y = [w for w, _ in curve], [c for _, c in curve]
+            ax.plot(x, y, label=method.legend, **style(method.label))
+            if not curve:
+                nowhere.append(method.legend)
+            elif method.label == "Theorem 1, as printed":
+                ax.fill_between(x, y, 1, color=style(method.label)["color"], alpha=0.15, lw=0)
+        for row in here:
+            if row["method"] == ORACLE.label:
+                label = f"{ORACLE.legend}: right of it"
+                ax.axvline(row["w_min"], label=label, **style(ORACLE.label))
+        if nowhere:
+            text = "nowhere: " + ", ".join(nowhere)
+            ax.text(0.98, 0.015, text, transform=ax.transAxes, ha="right", fontsize=7.5)
+        ax.set(yscale="log", xlim=(0, 0.515), ylim=(0.5 / panel["n"], 1.05))
+        ax.set(xlabel="least weight $w_{min}$", ylabel="separation $c$")
+        ax.set_title(f"q = {panel['q']:g}, n = {panel['n']:,}, m = {M}", fontsize=10)
+        tidy(ax)
+    legend_beside(figure, axes, title="found by 90 % of runs above\nand right of the curve")
