@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from bitmix import BitMatrix
 from bitmix.errors import FileFormatError, InputError
-from bitmix.experiments import ARTEFACTS, boundary, cells, reproduce, runner, store, tables
+from bitmix.experiments import ARTEFACTS, boundary, cells, oracle, reproduce, runner, store, tables
 from bitmix.experiments.cells import Cell, ask
 from bitmix.experiments.images import ANIMALS, VEHICLES, image_set
 from bitmix.experiments.methods import KNOWN, ORACLE, better, classic, two_round
@@ -109,6 +110,25 @@ def test_the_interval_holds_the_boundary():
     assert np.median(widths) < 40  # and it says something
 
 
+def test_the_interval_holds_with_the_same_seeds_everywhere():
+    """As above, but a run has its luck from its seed alone, as the sweeps have it."""
+    rng = np.random.default_rng(12)
+    true = 30 + 4 * np.log(9)
+    held = 0
+    for _ in range(400):
+        luck = rng.random(100)
+        found = drive(
+            boundary.boundary(range(1, 101), value_cell, 100, 0),
+            lambda cell, luck=luck: {
+                "recovered": bool(
+                    luck[cell.seed] < 1 / (1 + np.exp(-(cell.setting["value"] - 30) / 4))
+                )
+            },
+        )
+        held += (-1 if found.low is None else found.low) <= true <= (found.high or 101)
+    assert held >= 352
+
+
 def test_binomial_interval_covers():
     """Exact: the chance to miss is at most 5 % whatever the rate."""
     for rate in (0.02, 0.3, 0.9, 0.999):
@@ -151,7 +171,7 @@ def test_a_changed_setting_method_seed_or_version_is_another_cell(monkeypatch):
     moved = Cell(cell.task, dict(reversed(cell.setting.items())), cell.method, cell.seed, "/else")
     assert moved.key == cell.key  # neither order nor the place of a file is part of it
     monkeypatch.setattr(cells, "__version__", "99")
-    assert len({*keys, cell.key}) == 6
+    assert len({*keys, some_cell().key}) == 6
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -192,6 +212,27 @@ def test_store_of_another_program_or_layout_is_left_alone(tmp_path):
         Store(tmp_path)
     with pytest.raises(FileNotFoundError, match="no folder"):
         Store(tmp_path / "missing" / "r.sqlite")
+
+
+def test_many_may_open_a_new_store_at_once(tmp_path):
+    code = (
+        "import sys; from bitmix.experiments.store import Store\n"
+        "for i in range(15): Store(f'{sys.argv[1]}/{i}.sqlite').__exit__()"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    racers = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]
+    for racer in racers:
+        _, said = racer.communicate()
+        assert racer.returncode == 0, said.decode()
+
+
+def test_a_store_that_goes_away_is_noticed(tmp_path):
+    path = tmp_path / "r.sqlite"
+    with Store(path) as kept:
+        kept.put(some_cell(1), {"recovered": True}, 1.0)
+        path.unlink()
+        with pytest.raises(FileFormatError, match="moved or deleted"):
+            kept.put(some_cell(2), {"recovered": True}, 1.0)
 
 
 def test_locked_store_is_a_clear_error(tmp_path, monkeypatch):
@@ -325,6 +366,16 @@ def test_killed_three_times_the_table_is_the_same(tmp_path):
     assert stored(out / "results.sqlite").keys() == stored(tmp_path / "calm/results.sqlite").keys()
 
 
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at /proc")
+def test_a_killed_worker_is_one_clear_error(tmp_path):
+    process = started(tmp_path, at_least=5)
+    os.kill(children(process.pid)[0], signal.SIGKILL)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "a worker ended (exit code -9)" in said
+    assert "Traceback" not in said
+
+
 def test_ctrl_c_ends_cleanly(tmp_path):
     process = started(tmp_path, at_least=10)
     os.killpg(process.pid, signal.SIGINT)
@@ -374,6 +425,13 @@ def test_bad_input_is_refused_before_anything_is_made(tmp_path):
         bitmix_command("reproduce", "fig1", "--export", "a.xlsx", "--out", out), ".csv or .parquet"
     )
     refused(bitmix_command("reproduce", "fig1", "--runs", "0", "--out", out), "--runs")
+    refused(
+        bitmix_command("reproduce", "fig1", "--export", tmp_path / "x" / "a.csv", "--out", out),
+        "no folder",
+    )
+    refused(
+        bitmix_command("reproduce", "fig6", "--seed", str(10**13), "--out", out), "seed at most"
+    )
     assert not out.exists()
     out.write_text("a file")
     refused(bitmix_command("reproduce", "fig1", "--out", out), "out")
@@ -436,6 +494,35 @@ def test_other_folders_are_taken_whole(tmp_path):
     assert not found.as_in_paper
     again = image_set(tmp_path / "in", ANIMALS, tmp_path)
     assert again.digest == found.digest
+
+
+def test_a_file_that_is_no_image_is_named_without_advice_that_does_not_apply(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "Thumbs.db").write_bytes(b"no image")
+    with pytest.raises(InputError, match=r"Thumbs.db is not an image.*remove it$"):
+        image_set(tmp_path, VEHICLES, tmp_path)
+
+
+def test_classes_of_equal_images_have_an_oracle_too(tmp_path):
+    """No scatter at all: a noise of 0 must not reach the model."""
+    rows = np.repeat(np.eye(3, 64, dtype=np.uint8), 2, axis=0)
+    np.savez(
+        tmp_path / "s.npz", words=BitMatrix.from_dense(rows).words, n_columns=64,
+        labels=np.array(list("aabbcc")),
+    )  # fmt: skip
+    result = run_cell(Cell("clusters", {}, ORACLE.params, 0, str(tmp_path / "s.npz")))
+    assert result["purity"] == 1
+
+
+def test_the_oracle_in_numbers_is_the_oracle_in_runs():
+    """400 runs; the exact interval of 1 - 1e-6 must hold the computed rate."""
+    for q, n, m, w_min, c in ((0.2, 60, 40, 0.3, 0.5), (0.1, 500, 30, 0.5, 1.0)):
+        rate = oracle.recovery(n, round(c * n), m, q, w_min)
+        assert 0.1 < rate < 0.97
+        found = successes(pair(q, n, c, w_min, m), ORACLE, 400)
+        low, high = boundary.binomial_interval(found, 400, 1 - 1e-6)
+        assert low <= rate <= high
 
 
 def test_printed_tables_hold_the_papers_numbers():

@@ -40,8 +40,6 @@ def reproduce(
             note = "  (--images)" if artefact.needs_images else ""
             typer.echo(f"{artefact.name:<8}{artefact.title}{note}")
         return
-    if export is not None and export.suffix.lower() not in (".csv", ".parquet"):
-        raise ValueError(f"{export.name} must end in .csv or .parquet")
     start = time.monotonic()
     try:
         for artefact, paths in experiments.reproduce(
@@ -52,6 +50,9 @@ def reproduce(
             typer.echo(f"{artefact.name:<8}{out / artefact.name} {endings}  {seconds:.1f} s")
         if images is None and (name == "all" or experiments.ARTEFACTS[name].needs_images):
             typer.echo("digits of scikit-learn stood in for images: give --images for your own")
+    except experiments.CellError as error:
+        typer.echo(f"bitmix: {error}", err=True)
+        raise typer.Exit(2) from None
     except KeyboardInterrupt:
         typer.echo(f"\nstopped; finished runs are kept in {out}: run again to go on", err=True)
         raise typer.Exit(130) from None

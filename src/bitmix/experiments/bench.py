@@ -15,7 +15,7 @@ from bitmix.plots import saved_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_SEEDS_APART = 1_000_000
+SEEDS_APART = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Bench:
     @property
     def first_seed(self) -> int:
         """Run r has the seed `first_seed` + r; two values of `seed` share no run."""
-        return _SEEDS_APART * self.seed
+        return SEEDS_APART * self.seed
 
     @property
     def seeds(self) -> range:

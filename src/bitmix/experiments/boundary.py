@@ -3,7 +3,9 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 from scipy import stats
 
 from bitmix.experiments.cells import Cell, Sweep
@@ -36,8 +38,25 @@ class Boundary:
     at: Point | None
     low: float | None
     high: float | None
-    """With 95 % confidence the rate is under the target at `low` and above it at `high`: there the
-    boundary lies between them, if success grows along the grid. None: the runs cannot say."""
+    """With 95 % confidence the rate is under the target at `low` and above it at `high`: so the
+    boundary lies between them if success grows along the grid. None: the runs cannot say, or
+    contradict each other."""
+
+    def row(self, name: str) -> dict[str, Any]:
+        """As columns of a table."""
+        row: dict[str, Any] = {
+            name: self.value, f"{name}_low": self.low, f"{name}_high": self.high,
+        }  # fmt: skip
+        for place, point in (("below", self.below), ("at", self.at)):
+            if point is not None:
+                row[f"successes_{place}"], row[f"runs_{place}"] = point.successes, point.runs
+        return row
+
+
+def geometric(least: int, most: int, step: float) -> list[int]:
+    """Whole numbers, a relative step apart where that is more than one."""
+    count = math.ceil(math.log(most / least) / step)
+    return sorted({round(value) for value in np.geomspace(least, most, count).tolist()})
 
 
 def boundary(
@@ -54,15 +73,21 @@ def boundary(
         middle = (low + high) // 2
         seen[middle] = yield from verdict(grid[middle], cell_at, runs, first_seed)
         low, high = (low, middle) if seen[middle][0] else (middle, high)
-    # each of the points was looked at several times: share the error among all these looks
+    # Each of the points was looked at several times: the error is shared among all these looks. All
+    # points use the same seeds; where success of a run grows along the grid this only helps, as
+    # a false verdict anywhere is then one at the points next to the boundary.
     error = (1 - CONFIDENCE) / (len(_LOOKS) * math.ceil(math.log2(len(grid) + 1)))
     points = [point for _, (_, point) in sorted(seen.items())]
+    below = max((point.value for point in points if _surely_below(point, error)), default=None)
+    above = min((point.value for point in points if _surely_above(point, error)), default=None)
+    if below is not None and above is not None and below > above:
+        below = above = None
     return Boundary(
         grid[high] if high < len(grid) else None,
         seen[low][1] if low >= 0 else None,
         seen[high][1] if high < len(grid) else None,
-        max((point.value for point in points if _surely_below(point, error)), default=None),
-        min((point.value for point in points if _surely_above(point, error)), default=None),
+        below,
+        above,
     )
 
 

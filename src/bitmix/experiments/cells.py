@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 from bitmix import __version__
@@ -43,7 +44,7 @@ class Cell:
             "seed": self.seed,
         }
 
-    @property
+    @cached_property
     def key(self) -> str:
         return hashlib.sha256(canonical(self.identity).encode()).hexdigest()
 

@@ -12,12 +12,12 @@ import numpy as np
 from bitmix.atomic import atomic_write
 from bitmix.errors import ImageError
 from bitmix.features.gabor import GaborGeometry, GaborSketch
-from bitmix.features.images import load_image_folder
+from bitmix.features.images import SKIP_ADVICE, load_image_folder
 from bitmix.rows.packed import BitMatrix
 
 VEHICLES = ("motorcycle", "bicycle", "car")
 ANIMALS = ("cat", "wolf", "deer")
-_STAND_INS = {VEHICLES: ("0", "1", "2"), ANIMALS: ("3", "4", "5")}
+_STAND_INS = {name: digit for digit, name in enumerate(VEHICLES + ANIMALS)}
 _DIGITS_A_CLASS = 15
 
 
@@ -54,7 +54,10 @@ def image_set(folder: Path | None, classes: Sequence[str], out: Path) -> ImageSe
         images = [images[i] for i in chosen]
         title = ", ".join(wanted)
     sketch = GaborSketch().fit()
-    rows = sketch.transform(images)
+    try:
+        rows = sketch.transform(images)
+    except ImageError as error:
+        raise ImageError(str(error).replace(SKIP_ADVICE, "")) from None
     digest, path = _kept(rows, labels, out)
     return ImageSet(
         title, tuple(wanted), tuple(labels), images, tuple(names), rows, sketch.geometry_, digest,
@@ -67,13 +70,10 @@ def _digits(classes: tuple[str, ...]) -> tuple[list[str], list[str], list[Any]]:
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    stand_in = dict(
-        zip(VEHICLES + ANIMALS, _STAND_INS[VEHICLES] + _STAND_INS[ANIMALS], strict=True)
-    )
     chosen = [
         int(i)
         for name in classes
-        for i in np.flatnonzero(digits.target == int(stand_in[name]))[:_DIGITS_A_CLASS]
+        for i in np.flatnonzero(digits.target == _STAND_INS[name])[:_DIGITS_A_CLASS]
     ]
     images = [np.rint(digits.images[i] * (255 / 16)).astype(np.uint8) for i in chosen]
     return [f"digits[{i}]" for i in chosen], [str(digits.target[i]) for i in chosen], images
@@ -91,6 +91,11 @@ def _folder(root: Path) -> tuple[list[str], list[str], list[Any]]:
         raise ImageError(
             f"{root} has {classes} class folder: clusters are compared with classes, so put the "
             "images into two or more sub-folders, one a class"
+        )
+    odd = next((name for name in found.labels if not name.isprintable()), None)
+    if odd is not None:
+        raise ImageError(
+            f"the folder {odd!r} in {root} has a name that cannot be printed: rename it"
         )
     names = [str(path.relative_to(root)) for path in found.paths]
     return names, list(found.labels), list(found.paths)

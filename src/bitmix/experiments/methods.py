@@ -44,4 +44,9 @@ def better(**params: Any) -> Method:
 
 
 ORACLE = Method("membership oracle", {"estimator": "oracle"}, ours=True)
-"""Knows which template each row came from: mean(S_i), rounded."""
+"""Knows which template each row came from: mean(S_i), rounded where templates are compared."""
+
+CERTIFICATES = (
+    Method("certificate", {"method": "certificate", "pruning": "l1"}, ours=True),
+    Method("certificate, Hamming pruning", {"method": "certificate", "pruning": "hamming"}, True),
+)

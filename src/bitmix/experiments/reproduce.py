@@ -1,5 +1,6 @@
 """The list of figures and tables, and how to make them."""
 
+import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,12 +19,13 @@ from bitmix.experiments import (
     sheets,
     tables,
 )
-from bitmix.experiments.bench import Bench
+from bitmix.experiments.bench import SEEDS_APART, Bench
 from bitmix.experiments.images import check_folder
-from bitmix.experiments.store import Store
+from bitmix.experiments.store import Store, check_export
 from bitmix.kernels import num_threads
 
 RUNS, QUICK_RUNS = 100, 15
+MOST_SEED = 10**12  # seeds of runs must fit 64 bits
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ ARTEFACTS = {
         Artefact("fig2", "images and their sketches", fig2_sketches.reproduce, True),
         Artefact("fig3", "least separation over least weight: who finds the templates",
                  fig3_separation.reproduce),
-        Artefact("fig4", "least number of columns over rows: theory and practice",
+        Artefact("fig4", "rows and columns that are enough: theory and practice",
                  fig4_dimensions.reproduce),
         Artefact("fig5", "the two dogs, and rows sampled from them", fig5_dogs.reproduce),
         Artefact("fig6", "success over the number of examples, for the dogs",
@@ -107,15 +109,30 @@ def reproduce(
     )
     jobs = checks.whole(num_threads() if jobs is None else jobs, "jobs", least=1)
     seed = checks.whole(seed, "seed", least=0)
+    if runs > SEEDS_APART or seed > MOST_SEED:
+        raise InputError(
+            f"runs must be at most {SEEDS_APART:,} and seed at most {MOST_SEED:,}, "
+            f"got {runs:,} and {seed:,}"
+        )
     folder = None if images is None else Path(images)
     if folder is not None and any(artefact.needs_images for artefact in wanted):
         check_folder(folder)
+    if export is not None:
+        check_export(export)
+    importlib.import_module("matplotlib")  # a missing extra is better known now than at the end
     target = Path(out)
     target.mkdir(parents=True, exist_ok=True)
-    with Store(target / "results.sqlite") as store:
+    bench = Bench(target, Store(target / "results.sqlite"), jobs, runs, quick, seed, folder)
+    return _made(wanted, bench, export)
+
+
+def _made(
+    wanted: Sequence[Artefact], bench: Bench, export: str | os.PathLike[str] | None
+) -> Iterator[tuple[Artefact, list[Path]]]:
+    with bench.store:
         for artefact in wanted:
-            bench = Bench(target, store, jobs, runs, quick, seed, folder)
+            bench.written.clear()
             artefact.make(bench)
-            yield artefact, bench.written
+            yield artefact, list(bench.written)
         if export is not None:
-            store.export(export)
+            bench.store.export(export)

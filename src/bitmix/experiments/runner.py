@@ -31,48 +31,51 @@ class CellError(RuntimeError):
 
 def run(sweeps: Sequence[Sweep[Any]], store: Store, jobs: int, label: str) -> list[Any]:
     """What each sweep returns, from stored results where there are some."""
-    findings: dict[int, Any] = {}
     with Workers(jobs) as workers, meter(label, len(sweeps)) as tick:
-        desk = _Desk(sweeps, store, findings)
+        desk = _Desk(sweeps, store)
         running: dict[Future[tuple[Result, float]], Cell] = {}
         while True:
             while len(running) < 2 * jobs and (cell := desk.next_cell()) is not None:
                 running[workers.submit(cell)] = cell
-            tick(len(findings), f"{desk.done:,} runs")
+            tick(len(desk.findings), f"{desk.done:,} runs")
             if not running:
-                return [findings[i] for i in range(len(sweeps))]
+                return [desk.findings[i] for i in range(len(sweeps))]
             done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
+            for future in sorted(done, key=_failed):  # what succeeded is kept before one raises
                 cell, (result, seconds) = running.pop(future), future.result()
                 store.put(cell, result, seconds)
                 desk.deliver(cell, result)
 
 
+def _failed(future: Future[Any]) -> bool:
+    return future.exception() is not None
+
+
 class _Desk:
     """Which cell is wanted next, and by whom. Sweeps are opened in order, when work runs short."""
 
-    def __init__(
-        self, sweeps: Sequence[Sweep[Any]], store: Store, findings: dict[int, Any]
-    ) -> None:
-        self._sweeps, self._store, self._findings = sweeps, store, findings
+    def __init__(self, sweeps: Sequence[Sweep[Any]], store: Store) -> None:
+        self._sweeps, self._store = sweeps, store
         self._unopened = deque(range(len(sweeps)))
         self._queue: deque[Cell] = deque()
-        self._wanted: dict[str, list[int]] = {}  # key of a cell not known yet → sweeps waiting
+        self._waiting: dict[str, list[int]] = {}  # key of a cell not known yet → sweeps
         self._asked: dict[int, Sequence[Cell]] = {}
         self._known: dict[int, dict[str, Result]] = {}
+        self._missing: dict[int, int] = {}
+        self.findings: dict[int, Any] = {}
         self.done = 0
 
     def next_cell(self) -> Cell | None:
         while not self._queue and self._unopened:
-            number = self._unopened.popleft()
-            self._advance(number, None)
+            self._advance(self._unopened.popleft(), None)
         return self._queue.popleft() if self._queue else None
 
     def deliver(self, cell: Cell, result: Result) -> None:
         self.done += 1
-        for number in self._wanted.pop(cell.key):
+        for number in self._waiting.pop(cell.key):
             self._known[number][cell.key] = result
-            if len(self._known[number]) == len({wanted.key for wanted in self._asked[number]}):
+            self._missing[number] -= 1
+            if not self._missing[number]:
                 self._advance(number, self._results(number))
 
     def _results(self, number: int) -> list[Result]:
@@ -85,28 +88,25 @@ class _Desk:
             try:
                 cells = next(sweep) if results is None else sweep.send(results)
             except StopIteration as end:
-                self._findings[number] = end.value
-                self._asked.pop(number, None)
-                self._known.pop(number, None)
+                self.findings[number] = end.value
                 return
-            self._asked[number], self._known[number] = cells, {}
-            if not self._look_up(number, cells):
+            self._look_up(number, cells)
+            if self._missing[number]:
                 return
             results = self._results(number)
 
-    def _look_up(self, number: int, cells: Sequence[Cell]) -> bool:
-        """Take what is stored, queue the rest; whether nothing is missing."""
-        complete = True
+    def _look_up(self, number: int, cells: Sequence[Cell]) -> None:
+        """Take what is stored, queue the rest."""
+        self._asked[number], self._known[number] = cells, {}
         for key, cell in {cell.key: cell for cell in cells}.items():
             if (result := self._store.get(cell)) is not None:
                 self._known[number][key] = result
-                continue
-            complete = False
-            if key not in self._wanted:
-                self._wanted[key] = []
+            elif key in self._waiting:
+                self._waiting[key].append(number)
+            else:
+                self._waiting[key] = [number]
                 self._queue.append(cell)
-            self._wanted[key].append(number)
-        return complete
+        self._missing[number] = len({cell.key for cell in cells}) - len(self._known[number])
 
 
 class Workers:

@@ -1,10 +1,12 @@
 """Results on disk: one SQLite file, one row a cell, each written as soon as it is known."""
 
 import csv
+import importlib
 import io
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,13 +17,18 @@ from bitmix.errors import FileFormatError, InputError
 from bitmix.experiments.cells import Cell, Result, canonical
 
 _APPLICATION = 0x6269746D  # "bitm"
-_SCHEMA = 1
+_LAYOUT = 1
+_TABLE = (
+    "CREATE TABLE cells (key TEXT PRIMARY KEY, version TEXT NOT NULL, task TEXT NOT NULL, "
+    "setting TEXT NOT NULL, method TEXT NOT NULL, seed INTEGER NOT NULL, result TEXT NOT NULL, "
+    "seconds REAL NOT NULL) WITHOUT ROWID"
+)
 _COLUMNS = ("key", "version", "task", "setting", "method", "seed", "result", "seconds")
 _WAIT_SECONDS = 10.0
 
 
 class Store:
-    """Finished cells. Only the process that opened it writes; a crash loses nothing written."""
+    """Finished cells; workers never see it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -34,6 +41,7 @@ class Store:
             except BaseException:
                 self._db.close()
                 raise
+        self._opened = self.path.stat()
 
     def __enter__(self) -> Self:
         return self
@@ -56,7 +64,8 @@ class Store:
         return result
 
     def put(self, cell: Cell, result: Result, seconds: float) -> None:
-        """Keep a result: there for good when this returns."""
+        """Keep a result: no crash of a program loses it (a power cut may lose the latest)."""
+        self._check_place()
         about = cell.identity
         row = (
             cell.key, about["version"], cell.task, canonical(about["setting"]),
@@ -67,50 +76,62 @@ class Store:
 
     def export(self, path: str | os.PathLike[str]) -> int:
         """All cells into a CSV or Parquet file, sorted by key; how many there are."""
+        check_export(path)
         with self._explained():
             query = f"SELECT {', '.join(_COLUMNS)} FROM cells ORDER BY key"
             rows = self._db.execute(query).fetchall()
         if Path(path).suffix.lower() == ".parquet":
             _write_parquet(path, rows)
-        elif Path(path).suffix.lower() == ".csv":
-            write_csv(path, [dict(zip(_COLUMNS, row, strict=True)) for row in rows], _COLUMNS)
         else:
-            raise InputError(f"{Path(path).name} must end in .csv or .parquet")
+            write_csv(path, [dict(zip(_COLUMNS, row, strict=True)) for row in rows], _COLUMNS)
         return len(rows)
 
     def _prepare(self) -> None:
         """Look before touching: another program's database, or another version's, is left alone."""
-        application, schema = (
-            self._db.execute(f"PRAGMA {name}").fetchone()[0]
-            for name in ("application_id", "user_version")
-        )
-        if (application, schema) == (0, 0):
-            if self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                raise FileFormatError(f"{self.path} is a database of another program")
-            self._create()
+        self._db.execute("BEGIN IMMEDIATE")  # nobody else makes it meanwhile
+        application, layout, tables = (
+            self._db.execute(query).fetchone()[0]
+            for query in (
+                "PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master"
+            )
+        )  # fmt: skip
+        if (application, layout, tables) == (0, 0, 0):
+            self._db.execute(_TABLE)
+            self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
+            self._db.execute(f"PRAGMA user_version = {_LAYOUT}")
         elif application != _APPLICATION:
             raise FileFormatError(f"{self.path} is a database of another program")
-        elif schema != _SCHEMA:
+        elif layout != _LAYOUT:
             raise FileFormatError(
-                f"{self.path} holds results in layout {schema}, this bitmix reads layout "
-                f"{_SCHEMA}: use the bitmix that wrote it, or another folder"
+                f"{self.path} holds results in layout {layout}, this bitmix reads layout "
+                f"{_LAYOUT}: use the bitmix that wrote it, or another folder"
             )
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = NORMAL")
-        self._db.execute("BEGIN IMMEDIATE")  # may we write at all?
-        self._db.execute("ROLLBACK")
-
-    def _create(self) -> None:
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("BEGIN IMMEDIATE")
-        self._db.execute(
-            "CREATE TABLE IF NOT EXISTS cells (key TEXT PRIMARY KEY, version TEXT NOT NULL, "
-            "task TEXT NOT NULL, setting TEXT NOT NULL, method TEXT NOT NULL, "
-            "seed INTEGER NOT NULL, result TEXT NOT NULL, seconds REAL NOT NULL) WITHOUT ROWID"
-        )
-        self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
-        self._db.execute(f"PRAGMA user_version = {_SCHEMA}")
         self._db.execute("COMMIT")
+        self._write_ahead()
+        self._db.execute("PRAGMA synchronous = NORMAL")
+
+    def _write_ahead(self) -> None:
+        """Switch to WAL; SQLite does not wait here for others who do the same."""
+        deadline = time.monotonic() + _WAIT_SECONDS
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+    def _check_place(self) -> None:
+        """The file we opened must still be there under its name."""
+        try:
+            same = os.path.samestat(self.path.stat(), self._opened)
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise FileFormatError(
+                f"{self.path} was moved or deleted during the run: put it back, then run again"
+            )
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -129,6 +150,17 @@ class Store:
                 f"{self.path} is no store of results, or is damaged ({error}): "
                 "move it away, or use another folder"
             ) from None
+
+
+def check_export(path: str | os.PathLike[str]) -> None:
+    """Whether cells could be exported there."""
+    target = Path(path)
+    if target.suffix.lower() not in (".csv", ".parquet"):
+        raise InputError(f"{target.name} must end in .csv or .parquet")
+    if target.suffix.lower() == ".parquet":
+        importlib.import_module("pyarrow")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {target.parent} to write {target.name} into")
 
 
 def write_csv(path: str | os.PathLike[str], rows: list[dict[str, Any]], columns: Any) -> None:

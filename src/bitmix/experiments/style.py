@@ -31,7 +31,7 @@ STYLES: dict[str, dict[str, Any]] = {
     "membership oracle": line(BLACK, "-.", "", 1.2),
     "certificate": line(GREEN, "--", "P", 1.2),
     "certificate, Hamming pruning": line(GREEN, ":", "X", 1.2),
-    "Theorem 1, as printed": line(PURPLE, "-", "", 1.6),
+    "Theorem 1, as printed": line(PURPLE, "-", "", 4.0) | {"alpha": 0.5},
     "Theorem 1, corrected": line(PURPLE, "--", "", 1.6),
 }
 

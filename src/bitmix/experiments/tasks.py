@@ -118,6 +118,7 @@ def _by_class_means(X: BitMatrix, labels: tuple[str, ...]) -> tuple[NDArray[np.i
     names, index = np.unique(labels, return_inverse=True)
     means = _cluster_means(X, index, len(names))
     noise = float(np.abs(X.to_dense(np.float64) - means[index]).mean())
+    noise = max(noise, 0.5 / (X.shape[0] * X.shape[1]))  # equal images: as half a bit
     mixture = Mixture(means, np.bincount(index) / len(index), noise)
     return predict.labels(X, mixture), float(predict.log_likelihoods(X, mixture).sum())
 

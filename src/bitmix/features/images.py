@@ -16,6 +16,8 @@ from bitmix.errors import ImageError
 Grey = NDArray[np.float32]
 """Grey values from 0 (black) to 1 (white), shape (rows, columns)."""
 
+SKIP_ADVICE = ', or skip such files (on_error="skip", --skip-errors)'
+
 MOST_PIXELS = 100_000_000
 """Larger images are refused before they are decoded."""
 
@@ -108,8 +110,7 @@ def _read_file(path: Path, shape: tuple[int, int], least: int) -> Grey:
         if isinstance(error, ImageError):
             raise
         raise ImageError(
-            f"{path} is not an image or is damaged ({error}): remove it, or skip such files "
-            '(on_error="skip", --skip-errors)'
+            f"{path} is not an image or is damaged ({error}): remove it{SKIP_ADVICE}"
         ) from None
 
 
