@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bitmix.estimators import ClassicEM as ClassicEM
     from bitmix.estimators import TwoRoundEM as TwoRoundEM
     from bitmix.rows.packed import BitMatrix as BitMatrix
+    from bitmix.template_mixture import TemplateMixture as TemplateMixture
 
 __version__ = "0.1.0"
 
@@ -26,6 +27,7 @@ _HOME = {
     "BitMatrix": "bitmix.rows.packed",
     "ClassicEM": "bitmix.estimators",
     "certify_fit": "bitmix.certify",
+    "TemplateMixture": "bitmix.template_mixture",
     "TwoRoundEM": "bitmix.estimators",
 }
 _MODULES = ("datasets", "errors", "features", "metrics", "plots", "theory")
@@ -33,6 +35,7 @@ _MODULES = ("datasets", "errors", "features", "metrics", "plots", "theory")
 __all__ = [
     "BitMatrix",
     "ClassicEM",
+    "TemplateMixture",
     "TwoRoundEM",
     "__version__",
     "certify_fit",

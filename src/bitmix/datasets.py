@@ -96,7 +96,11 @@ def sketch_dogs() -> NDArray[np.uint8]:
 
 
 def sample_mixture(
-    templates: ArrayLike, weights: ArrayLike, noise: float, m: int, random_state: Any = None
+    templates: ArrayLike,
+    weights: ArrayLike,
+    noise: float | NDArray[np.float64],
+    m: int,
+    random_state: Any = None,
 ) -> tuple[BitMatrix, NDArray[np.int64]]:
     """m rows of the mixture of Section 2.1, straight into packed bits, and the template of each.
 
@@ -105,15 +109,17 @@ def sample_mixture(
     templates : array-like of 0 and 1, shape (k, n)
     weights : array-like, shape (k,)
         Positive, sum 1.
-    noise : float
-        q: the probability that a bit is flipped, in [0, ½].
+    noise : float or array
+        q: the probability that a bit is flipped, in [0, ½]. An array must stretch to (k, n): a
+        probability for each template, column, or both.
     m : int
         Number of rows.
     random_state : int, RandomState, Generator or None
     """
     words, n = BitMatrix.from_dense(templates).words, np.shape(templates)[1]
     w = _checked_weights(weights, len(words))
-    if not 0 <= noise <= 0.5:
+    rate = np.asarray(noise, dtype=np.float64)
+    if not np.all((rate >= 0) & (rate <= 0.5)):
         raise InputError(f"noise must lie between 0 and 0.5, got {noise!r}")
     m = checks.whole(m, "m", least=1)
     rng = stream(seed_of(random_state), "rows")
@@ -123,8 +129,22 @@ def sample_mixture(
     step = max(1, _BLOCK_WORDS // rows.shape[1])
     for start in range(0, m, step):
         block = rows[start : start + step]
-        block ^= _bernoulli(block.shape, noise, rng) & mask
+        if rate.ndim == 0:
+            block ^= _bernoulli(block.shape, float(rate), rng) & mask
+        else:
+            flips = _cell_rates(rate, (len(words), n))[labels[start : start + step]]
+            block ^= pack(rng.random((len(block), n)) < flips)
     return BitMatrix(rows, n), labels
+
+
+def _cell_rates(rate: NDArray[np.float64], shape: tuple[int, int]) -> NDArray[np.float64]:
+    try:
+        return np.broadcast_to(rate, shape)
+    except ValueError:
+        raise InputError(
+            f"noise must be a number or stretch to (templates, columns) = {shape}, "
+            f"got shape {rate.shape}"
+        ) from None
 
 
 def _bernoulli(shape: tuple[int, ...], q: float, rng: np.random.Generator) -> Words:

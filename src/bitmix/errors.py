@@ -29,5 +29,9 @@ class NoStructureWarning(BitmixWarning):
     """Even the closest two seeds differ in half of the columns or more."""
 
 
+class DuplicateTemplatesWarning(BitmixWarning):
+    """Two templates of a fit are equal."""
+
+
 class FewSurvivorsWarning(BitmixWarning):
     """Fewer than k templates outlived the pruning of step 5."""

@@ -1,33 +1,61 @@
 """The scikit-learn estimators: check the input, one call, store the result."""
 
-import os
 from typing import Any, Self
 
-from bitmix import checks, modelfile
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bitmix import checks
 from bitmix.em import seeds
 from bitmix.em.classic import iterate
 from bitmix.em.prune import as_pruning
 from bitmix.em.result import FitResult, likeliest
 from bitmix.em.two_round import two_round
-from bitmix.errors import FileFormatError
 from bitmix.fitted import FittedTemplates
+from bitmix.mixture import Mixture
 from bitmix.randomness import seed_of, stream
 from bitmix.rows import as_rows
 
 
-def load_model(path: str | os.PathLike[str]) -> "TwoRoundEM | ClassicEM":
-    """A model of any kind, by what its file says it is."""
-    header, _ = modelfile.read(path)
-    kinds: dict[Any, type[TwoRoundEM | ClassicEM]] = {
-        "TwoRoundEM": TwoRoundEM,
-        "ClassicEM": ClassicEM,
-    }
-    if header.get("class") not in kinds:
-        raise FileFormatError(f"{path} holds a {header.get('class')!r}, which this bitmix lacks")
-    return kinds[header["class"]].load(path)
+class PaperMixture(FittedTemplates):
+    """A fitted `Mixture`: real-valued means and one noise level, as the paper's EM leaves them."""
+
+    noise: float | None
+    noise_: float
+
+    def _store(self, X: Any, fit: FitResult, seed: int) -> Self:
+        """Keep a finished fit; until here nothing of an earlier one was touched."""
+        validate_data(self, X, reset=True, skip_check_array=True)
+        self.seed_, self.history_ = seed, fit.history
+        self._set(fit.mixture.ordered())
+        return self
+
+    def _set(self, mixture: Mixture) -> None:
+        self.means_ = mixture.means
+        self.weights_ = mixture.weights
+        self.noise_ = mixture.noise
+        self.templates_ = mixture.templates
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {"means": self.means_, "weights": self.weights_}
+
+    def _set_arrays(self, arrays: dict[str, NDArray[Any]]) -> None:
+        self._set(Mixture(arrays["means"], arrays["weights"], self.noise_).checked())
+
+    @property
+    def _mixture(self) -> Mixture:
+        check_is_fitted(self)
+        return Mixture(self.means_, self.weights_, self.noise_)
+
+    def _density(self) -> Mixture:
+        return self._mixture.rounded()
+
+    @property
+    def _n_parameters(self) -> int:
+        return self._mixture.n_parameters(noise_known=self.noise is not None)
 
 
-class TwoRoundEM(FittedTemplates):
+class TwoRoundEM(PaperMixture):
     """Mixture of Bernoulli templates by the two-round EM of Barbu, Wu & Wu (2014), Algorithm 1.
 
     Over-seed with l random rows, one EM step, prune to k far-apart templates, one more EM step.
@@ -154,7 +182,7 @@ class TwoRoundEM(FittedTemplates):
         return self._store(X, fit, seed)
 
 
-class ClassicEM(FittedTemplates):
+class ClassicEM(PaperMixture):
     """The original EM that the paper compares with: k random rows as templates, then EM steps.
 
     Parameters

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bitmix import modelfile
+from bitmix import checks, modelfile
 from bitmix.certify import FitCertificate, certify_fit
 from bitmix.datasets import sample_mixture
 from bitmix.em import predict
-from bitmix.em.result import FitResult, Round
+from bitmix.em.result import Round
+from bitmix.em.step import Model
 from bitmix.errors import FileFormatError, InputError
-from bitmix.mixture import Floats, Mixture
+from bitmix.mixture import Floats
 from bitmix.randomness import seed_of, stream
 from bitmix.rows import Rows, as_rows
 from bitmix.rows.packed import BitMatrix
@@ -26,12 +27,11 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """What every fitted mixture of templates can do."""
 
     binarize: float | None
-    noise: float | None
     random_state: Any
 
     means_: Floats
     weights_: Floats
-    noise_: float
+    noise_: Any
     templates_: NDArray[np.uint8]
     history_: tuple[Round, ...]
     seed_: int
@@ -54,6 +54,24 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """p_i(x) of the paper's E step, shape (m, k); every row sums to exactly 1."""
         return predict.probabilities(self._rows(X), self._mixture)
 
+    def margins(self, X: Any) -> Floats:
+        """How sure each label is: ln of the odds of the best template against the second, in nats.
+
+        A margin of 3 is odds of 20 to 1. Infinite where there is one template only.
+        """
+        return predict.margins(self._rows(X), self._mixture)
+
+    def differing_features(self, i: int, j: int) -> NDArray[Any]:
+        """The columns in which templates i and j differ: by name where the fit had names."""
+        check_is_fitted(self)
+        k = len(self.templates_)
+        for which in (i, j):
+            if not -k <= checks.whole(which, "template", least=-k) < k:
+                raise InputError(f"there are templates 0 … {k - 1}, got {which}")
+        columns = np.flatnonzero(self.templates_[i] != self.templates_[j])
+        names = getattr(self, "feature_names_in_", None)
+        return columns if names is None else np.asarray(names)[columns]
+
     def score_samples(self, X: Any) -> Floats:
         """ln Σ_i w_i f_i(x) of each row, natural log, with the fitted `means_`.
 
@@ -72,11 +90,11 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         p counts every template bit (k·n), k-1 free weights, and the noise level unless given.
         """
         rows = self._rows(X)
-        return -2 * self._rounded_likelihood(rows) + self._n_parameters * math.log(rows.shape[0])
+        return -2 * self._log_likelihood(rows) + self._n_parameters * math.log(rows.shape[0])
 
     def aic(self, X: Any) -> float:
         """-2·ln L + 2·p with binary templates, p as in `bic`; lower is better."""
-        return -2 * self._rounded_likelihood(self._rows(X)) + 2 * self._n_parameters
+        return -2 * self._log_likelihood(self._rows(X)) + 2 * self._n_parameters
 
     def sample(
         self, n_samples: int = 1, *, random_state: Any = None
@@ -88,7 +106,7 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         check_is_fitted(self)
         seed = self.seed_ if random_state is None else seed_of(random_state)
         rng = stream(seed, "sample")  # not the stream the rows of the fit may have come from
-        return sample_mixture(self.templates_, self.weights_, self.noise_, n_samples, rng)
+        return sample_mixture(self.templates_, self.weights_, self._bit_noise, n_samples, rng)
 
     def certify(self, X: Any, alpha: float = 0.05, random_state: int = 0) -> FitCertificate:
         """Certify that `templates_` are exactly the templates behind the rows of X.
@@ -102,7 +120,7 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Write the fitted model to one file, whole or not at all."""
         check_is_fitted(self)
         params = self.get_params()
-        arrays = {"means": self.means_, "weights": self.weights_}
+        arrays = self._arrays()
         if params.get("init") is not None:
             arrays["init"] = BitMatrix.from_dense(params.pop("init")).to_dense()
         if isinstance(params["random_state"], np.random.Generator | np.random.RandomState):
@@ -134,21 +152,48 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def _restored(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         params, fitted, names = header["params"], header["fitted"], header["feature_names"]
         model = cls(**params, **({"init": arrays["init"]} if "init" in arrays else {}))
-        mixture = Mixture(arrays["means"], arrays["weights"], fitted["noise_"]).checked()
         for name in cls._fitted_numbers:
             if not isinstance(fitted[name], int | float):
                 raise InputError(f"{name} must be a number, got {fitted[name]!r}")
             setattr(model, name, fitted[name])
-        if model.get_params()["n_components"] != mixture.n_components:
-            raise InputError(f"{mixture.n_components} templates for {params['n_components']=}")
-        if fitted["n_features_in_"] != mixture.n_features:
-            raise InputError(f"{mixture.n_features} columns, {fitted['n_features_in_']} claimed")
+        model._set_arrays(arrays)
+        k, n = model.templates_.shape
+        if model.get_params()["n_components"] != k:
+            raise InputError(f"{k} templates for {params['n_components']=}")
+        if fitted["n_features_in_"] != n:
+            raise InputError(f"{n} columns, {fitted['n_features_in_']} claimed")
         if names:
-            if not isinstance(names, list) or len(names) != mixture.n_features:
-                raise InputError(f"feature_names must be {mixture.n_features} names")
+            if not isinstance(names, list) or len(names) != n:
+                raise InputError(f"feature_names must be {n} names")
             model.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
-        model._set(mixture, tuple(Round.from_dict(entry) for entry in header["history"]))
+        model.history_ = tuple(Round.from_dict(entry) for entry in header["history"])
         return model
+
+    @abstractmethod
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """What `save` keeps beside the numbers."""
+
+    @abstractmethod
+    def _set_arrays(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take the arrays of `_arrays` back, checked; the fitted numbers are set already."""
+
+    @property
+    @abstractmethod
+    def _mixture(self) -> Model:
+        """The fitted mixture as a value."""
+
+    @property
+    def _bit_noise(self) -> Any:
+        """The probability of a flip: a number, or an array that stretches to (k, n)."""
+        return self.noise_
+
+    @property
+    @abstractmethod
+    def _n_parameters(self) -> int: ...
+
+    @abstractmethod
+    def _density(self) -> Model:
+        """A mixture that is a density over rows."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -162,28 +207,5 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         validate_data(self, X, reset=False, skip_check_array=True)
         return rows
 
-    def _store(self, X: Any, fit: FitResult, seed: int) -> Self:
-        """Keep a finished fit; until here nothing of an earlier one was touched."""
-        validate_data(self, X, reset=True, skip_check_array=True)
-        self.seed_ = seed
-        self._set(fit.mixture.ordered(), fit.history)
-        return self
-
-    def _set(self, mixture: Mixture, history: tuple[Round, ...]) -> None:
-        self.means_ = mixture.means
-        self.weights_ = mixture.weights
-        self.noise_ = mixture.noise
-        self.templates_ = mixture.templates
-        self.history_ = history
-
-    @property
-    def _mixture(self) -> Mixture:
-        check_is_fitted(self)
-        return Mixture(self.means_, self.weights_, self.noise_)
-
-    @property
-    def _n_parameters(self) -> int:
-        return self._mixture.n_parameters(noise_known=self.noise is not None)
-
-    def _rounded_likelihood(self, rows: Rows) -> float:
-        return float(predict.log_likelihoods(rows, self._mixture.rounded()).sum())
+    def _log_likelihood(self, rows: Rows) -> float:
+        return float(predict.log_likelihoods(rows, self._density()).sum())

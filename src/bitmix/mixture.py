@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bitmix import checks
 from bitmix.errors import InputError
 from bitmix.kernels import fixed
-from bitmix.kernels.bits import Words, pack, unpack
+from bitmix.kernels.bits import Words, pack, unpack, words_for
 from bitmix.kernels.scores import AffineScores, HammingScores, Scores
 
 Floats = NDArray[np.float64]
@@ -84,7 +84,7 @@ class Mixture:
         """k·n template bits, k-1 free weights, and the noise level unless it was given."""
         return self.n_components * self.n_features + self.n_components - (1 if noise_known else 0)
 
-    def scores(self) -> Scores:
+    def scores(self, *, missing: bool = False) -> Scores:
         """ln(w_i f_i(x)) = ln w_i + n·ln(1-q) - λ·D(x, T_i), λ = ln((1-q)/q), as integers.
 
         With Λ = round(λ·2^F) and A_s = round(T_s·Λ), a column adds A_s to the distance if x_s = 0
@@ -96,6 +96,9 @@ class Mixture:
         |score| ≤ n·(2λ + ln 2) + 745 + 23 nats, as no positive float is below e^-745; F is chosen
         from that bound. A component of weight 0 is put a full range below the others, so
         that its share is 0 for every row.
+
+        With `missing` a row is its bits followed by as many that say which are known, each half
+        filled up to whole words; an unknown cell adds nothing.
         """
         n = self.n_features
         with fixed.exactly():
@@ -103,6 +106,15 @@ class Mixture:
             bits = fixed.score_bits(n * (2 * math.ceil(slope) + 1) + 800)
             step = fixed.to_units(slope, bits)
             const = self._constants(step, bits)
+            known = fixed.to_units(fixed.ln(1 - Decimal(self.noise)), bits)
+            if missing:
+                const -= fixed.to_units(n * fixed.ln(1 - Decimal(self.noise)), bits)
+        if missing:
+            distance, half = np.rint(self.means * float(step)).astype(np.int64), 64 * words_for(n)
+            coef = np.zeros((self.n_components, 2 * half), dtype=np.int64)
+            coef[:, :n] = 2 * distance - step
+            coef[:, half : half + n] = known - distance
+            return AffineScores(const, coef, bits)
         if np.all((self.means == 0) | (self.means == 1)):
             templates = pack(self.means.astype(np.uint8))
             return HammingScores(const, step, templates, bits)

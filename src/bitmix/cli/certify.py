@@ -22,7 +22,7 @@ def certify(
     Examples:  bitmix certify my.model rows.bits  |  bitmix certify my.model rows.csv --check
     """
     from bitmix.certify import certify_fit
-    from bitmix.estimators import load_model
+    from bitmix.models import load_model
     from bitmix.rows.files import read_table
 
     fitted = load_model(model)

@@ -6,31 +6,38 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bitmix.em.step import Model
 from bitmix.kernels import backend, fixed
 from bitmix.kernels.bits import Words
 from bitmix.kernels.scores import Scores
-from bitmix.mixture import Floats, Mixture
+from bitmix.mixture import Floats
 from bitmix.rows import Rows
 
 
-def labels(rows: Rows, mixture: Mixture) -> NDArray[np.int64]:
+def labels(rows: Rows, mixture: Model) -> NDArray[np.int64]:
     """The component with the largest share of each row, the lowest index among equals."""
     return _map(rows, mixture, _labels)
 
 
-def probabilities(rows: Rows, mixture: Mixture) -> Floats:
+def probabilities(rows: Rows, mixture: Model) -> Floats:
     """p_i(x), shape (m, k); every row sums to exactly 1."""
     return _map(rows, mixture, _probabilities)
 
 
-def log_likelihoods(rows: Rows, mixture: Mixture) -> Floats:
+def log_likelihoods(rows: Rows, mixture: Model) -> Floats:
     """ln Σ_i w_i f_i(x) of each row."""
     return _map(rows, mixture, _log_likelihoods)
 
 
-def _map(rows: Rows, mixture: Mixture, function: Any) -> NDArray[Any]:
+def margins(rows: Rows, mixture: Model) -> Floats:
+    """ln of the odds of the best component against the second, of each row; infinite for one."""
+    return _map(rows, mixture, _margins)
+
+
+def _map(rows: Rows, mixture: Model, function: Any) -> NDArray[Any]:
     return rows.map_rows(
-        partial(function, scores=mixture.scores()), block_cells=mixture.n_components
+        partial(function, scores=mixture.scores(missing=rows.layout.missing)),
+        block_cells=mixture.n_components,
     )
 
 
@@ -50,3 +57,11 @@ def _log_likelihoods(words: Words, *, scores: Scores) -> Floats:
     _, nats, fraction = backend().posteriors(scores(words), scores.bits, fixed.tables())
     total: Floats = nats + fraction / float(1 << fixed.LOG_BITS)
     return total
+
+
+def _margins(words: Words, *, scores: Scores) -> Floats:
+    ranked = np.sort(scores(words), axis=1)
+    if ranked.shape[1] == 1:
+        return np.full(len(words), np.inf)
+    margin: Floats = (ranked[:, -1] - ranked[:, -2]) / float(1 << scores.bits)
+    return margin

@@ -29,9 +29,7 @@ def number_of_seeds(
                 f"n_seeds must be at most the number of rows, n_samples={m}, got {n_seeds}"
             )
         return n_seeds
-    with fixed.exactly():
-        w_min = 1 / Decimal(k) if min_weight is None else Decimal(min_weight)
-        wanted = math.ceil(4 / w_min * fixed.ln(2 / (Decimal(delta) * w_min)))
+    wanted = formula(1 / k if min_weight is None else min_weight, delta)
     most = max(k, -(-m // 4) - 1)
     if wanted > most:
         warnings.warn(
@@ -41,6 +39,13 @@ def number_of_seeds(
             stacklevel=2,
         )
     return min(wanted, most)
+
+
+def formula(min_weight: float, delta: float) -> int:
+    """⌈(4/w_min)·ln(2/(δ·w_min))⌉, condition 1 of Theorem 1."""
+    with fixed.exactly():
+        w_min = Decimal(min_weight)
+        return math.ceil(4 / w_min * fixed.ln(2 / (Decimal(delta) * w_min)))
 
 
 def pick(rows: Rows, l: int, rng: np.random.Generator, noise: float | None) -> Mixture:

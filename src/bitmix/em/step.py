@@ -2,17 +2,31 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 
 from bitmix.kernels import backend, fixed
-from bitmix.kernels.bits import Words
+from bitmix.kernels.bits import Words, words_for
 from bitmix.kernels.fixed import Ints
 from bitmix.kernels.scores import Scores
-from bitmix.mixture import Mixture
+from bitmix.mixture import Floats, Mixture
 from bitmix.rows import Rows
+from bitmix.rows.protocol import PLAIN, Layout
 
 _STATISTICS_BYTES = 1 << 30  # partial sums of all threads together
+
+
+class Model(Protocol):
+    """What an E step asks of a mixture."""
+
+    @property
+    def n_components(self) -> int: ...
+
+    @property
+    def n_features(self) -> int: ...
+
+    def scores(self, *, missing: bool = False) -> Scores: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +34,7 @@ class Statistics:
     """What an E step leaves behind: integers, so that any order of adding gives the same bits."""
 
     n_rows: int
+    """Rows, or their weights in the units of the layout."""
     mass: Ints
     """Σ_x p_i(x) in units of 2^-30, shape (k,)."""
     sums: Ints
@@ -28,6 +43,10 @@ class Statistics:
     """Whole nats of the log-likelihood."""
     fraction: int
     """The rest of it, in units of 2^-32."""
+    weight_one: int = 1
+    """What a row of weight 1 adds to `n_rows`."""
+    known: Ints | None = None
+    """Σ_x p_i(x)·[x_s known], where cells may be missing; otherwise it is `mass` in each column."""
 
     def __add__(self, other: "Statistics") -> "Statistics":
         return Statistics(
@@ -36,7 +55,19 @@ class Statistics:
             self.sums + other.sums,
             self.nats + other.nats,
             self.fraction + other.fraction,
+            self.weight_one,
+            None if self.known is None or other.known is None else self.known + other.known,
         )
+
+    @property
+    def counts(self) -> Ints:
+        """Of what the sums are shares: `known`, or `mass` as a column."""
+        return self.mass[:, None] if self.known is None else self.known
+
+    def means(self, otherwise: Floats) -> Floats:
+        """Share of ones of each component and column; `otherwise` where there are no rows."""
+        empty = self.counts == 0
+        return np.where(empty, otherwise, self.sums / np.where(empty, 1, self.counts))
 
     @property
     def likelihood_units(self) -> int:
@@ -46,7 +77,7 @@ class Statistics:
     @property
     def log_likelihood(self) -> float:
         """Σ_x ln Σ_i w_i f_i(x)."""
-        return self.likelihood_units / (1 << fixed.LOG_BITS)
+        return self.likelihood_units / (self.weight_one << fixed.LOG_BITS)
 
     def same_as(self, other: "Statistics | None") -> bool:
         """Whether both lead to the same mixture, to the last bit."""
@@ -54,6 +85,7 @@ class Statistics:
             other is not None
             and np.array_equal(self.mass, other.mass)
             and np.array_equal(self.sums, other.sums)
+            and np.array_equal(self.counts, other.counts)
         )
 
 
@@ -63,10 +95,12 @@ def em_step(rows: Rows, mixture: Mixture) -> tuple[Mixture, Statistics]:
     return maximise(mixture, statistics), statistics
 
 
-def expect(rows: Rows, mixture: Mixture) -> Statistics:
+def expect(rows: Rows, mixture: Model) -> Statistics:
     """E step: p_i(x) = w_i f_i(x) / Σ_i' w_i' f_i'(x), summed up."""
-    k, n = mixture.means.shape
-    of_block = partial(_of_block, scores=mixture.scores(), n_columns=n)
+    k, n, layout = mixture.n_components, mixture.n_features, rows.layout
+    of_block = partial(
+        _of_block, scores=mixture.scores(missing=layout.missing), n_columns=n, layout=layout
+    )
     workers = max(1, _STATISTICS_BYTES // (3 * 8 * k * n))
     return rows.map_reduce(of_block, block_cells=k, workers=workers)
 
@@ -76,20 +110,32 @@ def maximise(mixture: Mixture, statistics: Statistics) -> Mixture:
 
     A component that no row gives a share to keeps its template, and its weight is 0.
     """
-    mass, total = statistics.mass, statistics.n_rows << fixed.SHARE_BITS
-    empty = mass == 0
-    means = statistics.sums / np.where(empty, 1, mass)[:, None]
-    means[empty] = mixture.means[empty]
-    return replace(mixture, means=means, weights=mass / total)
+    total = statistics.n_rows << fixed.SHARE_BITS
+    means = statistics.means(mixture.means)
+    return replace(mixture, means=means, weights=statistics.mass / total)
 
 
-def _of_block(words: Words, *, scores: Scores, n_columns: int) -> Statistics:
+def _of_block(words: Words, *, scores: Scores, n_columns: int, layout: Layout) -> Statistics:
     kernels = backend()
+    if layout == PLAIN:
+        shares, nats, fraction = kernels.posteriors(scores(words), scores.bits, fixed.tables())
+        sums = kernels.column_sums(words, shares, n_columns)
+        return Statistics(
+            len(words), shares.sum(axis=0), sums, int(nats.sum()), int(fraction.sum())
+        )
+    counts = np.ones(len(words), dtype=np.int64)
+    if layout.weight_one:
+        counts, words = words[:, -1].astype(np.int64), np.ascontiguousarray(words[:, :-1])
     shares, nats, fraction = kernels.posteriors(scores(words), scores.bits, fixed.tables())
+    shares *= counts[:, None]
+    sums = kernels.column_sums(words, shares, 64 * words.shape[1])
+    half = 64 * words_for(n_columns)
     return Statistics(
-        n_rows=len(words),
+        n_rows=int(counts.sum()),
         mass=shares.sum(axis=0),
-        sums=kernels.column_sums(words, shares, n_columns),
-        nats=int(nats.sum()),
-        fraction=int(fraction.sum()),
+        sums=np.ascontiguousarray(sums[:, :n_columns]),
+        nats=int((nats * counts).sum()),
+        fraction=int((fraction * counts).sum()),
+        weight_one=layout.weight_one or 1,
+        known=np.ascontiguousarray(sums[:, half : half + n_columns]) if layout.missing else None,
     )

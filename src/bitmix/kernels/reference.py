@@ -5,7 +5,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from bitmix.kernels.bits import Words, unpack
-from bitmix.kernels.fixed import CUT_NATS, EXP_BITS, LN2_48, LOG_BITS, SHARE_BITS, Ints, Tables
+from bitmix.kernels.fixed import (
+    CUT_NATS,
+    EXP_BITS,
+    LN2_48,
+    LOG_BITS,
+    SHARE_BITS,
+    Ints,
+    Tables,
+    log_of_lead,
+)
 
 _TILE = 64  # columns expanded at a time: one word, so that a block of bits is never expanded whole
 
@@ -80,13 +89,7 @@ def _exp(gap: Ints, tables: Tables) -> Ints:
 def _log(total: Ints, tables: Tables) -> Ints:
     """ln(total·2^-31) in units of 2^-32 nats, for total ≥ 2^31."""
     octave = np.searchsorted(_POWERS, total, side="right") - 1
-    lead = total >> octave
-    t = (lead >> 21) & 1023
-    edge = (t + 1024) << 21
-    u = ((lead - edge) << LOG_BITS) // edge
-    u2 = (u * u) >> LOG_BITS
-    u3 = (u2 * u) >> LOG_BITS
-    log: Ints = ((octave * LN2_48) >> 16) + tables.logs[t] + u - (u2 >> 1) + u3 // 3
+    log: Ints = ((octave * LN2_48) >> 16) + log_of_lead(total >> octave, tables.logs)
     return log
 
 

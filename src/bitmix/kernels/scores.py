@@ -13,11 +13,11 @@ from bitmix.kernels.fixed import Ints
 
 @dataclass(frozen=True, eq=False)
 class HammingScores:
-    """score_i(x) = const_i - step·D(x, template_i), in units of 2^-bits nats."""
+    """score_i(x) = const_i - step_i·D(x, template_i), in units of 2^-bits nats."""
 
     const: Ints
-    step: int
-    """λ = ln((1-q)/q) in units of 2^-bits nats."""
+    step: int | Ints
+    """λ = ln((1-q)/q) in units of 2^-bits nats: one, or one a template."""
     templates: Words
     bits: int
 

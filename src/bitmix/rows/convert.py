@@ -27,7 +27,33 @@ def to_words(X: Any, binarize: float | None = None) -> tuple[Words, int]:
     return words, n
 
 
-def _source(X: Any) -> tuple[tuple[int, int], Block, Any]:
+def to_words_and_known(X: Any, binarize: float | None = None) -> tuple[Words, Words, int]:
+    """As `to_words` for a source with missing cells, which become 0, and which cells are known.
+
+    Missing are NaN, masked cells, and the empty cells of nullable columns.
+    """
+    (m, n), block, names = _source(X, missing=True)
+    words, known = (np.empty((m, words_for(n)), dtype=WORD) for _ in range(2))
+    for start, stop in _spans(m, n):
+        dense = _numeric(_without_gaps(block(start, stop)), start, names)
+        gaps = np.isnan(dense) if dense.dtype.kind == "f" else np.zeros(dense.shape, dtype=np.bool_)
+        words[start:stop] = pack(_bits(np.where(gaps, 0, dense), start, names, binarize) & ~gaps)
+        known[start:stop] = pack(~gaps)
+    return words, known, n
+
+
+def _without_gaps(block: NDArray[Any]) -> NDArray[Any]:
+    """Masked cells, None and pandas' NA as NaN."""
+    if isinstance(block, np.ma.MaskedArray):
+        filled: NDArray[np.float64] = np.ma.filled(block.astype(np.float64), np.nan)
+        return filled
+    if block.dtype.kind != "O":
+        return block
+    gap = np.frompyfunc(lambda value: value is None or type(value).__name__ == "NAType", 1, 1)
+    return np.where(gap(block).astype(np.bool_), np.nan, block)
+
+
+def _source(X: Any, missing: bool = False) -> tuple[tuple[int, int], Block, Any]:
     """Shape, a reader of dense row blocks, and column names where the source has them."""
     if isinstance(X, str | bytes | PathLike):
         raise InputError(f"X must be rows of 0 and 1, got the text {X!r}: read the file first")
@@ -47,7 +73,8 @@ def _source(X: Any) -> tuple[tuple[int, int], Block, Any]:
         names, X = None, X.tocsr()
         block = lambda a, b: _densify(X[a:b])  # noqa: E731
     else:
-        names, X = None, _as_array(X)
+        names = None
+        X = X if missing and isinstance(X, np.ma.MaskedArray) else _as_array(X)
         block = lambda a, b: X[a:b]  # noqa: E731
     return _checked_shape(X.shape), block, names
 

@@ -17,8 +17,8 @@ from bitmix.errors import InputError
 from bitmix.kernels import num_threads
 from bitmix.kernels.bits import WORD, Words, pack, padding_is_zero, unpack, words_for
 from bitmix.rows import bitfile
-from bitmix.rows.convert import to_words
-from bitmix.rows.protocol import A
+from bitmix.rows.convert import to_words, to_words_and_known
+from bitmix.rows.protocol import PLAIN, A, Layout
 
 _MIN_BLOCK_ROWS = 256
 
@@ -95,6 +95,12 @@ class BitMatrix:
         return cls._trusted(np.repeat(constant, len(X), axis=0), X._n_columns)
 
     @classmethod
+    def from_incomplete(cls, X: Any, *, binarize: float | None = None) -> tuple[Self, Self]:
+        """Pack a source with missing cells (NaN, masked, nullable): its bits, and what is known."""
+        words, known, n = to_words_and_known(X, binarize)
+        return cls._trusted(words, n), cls._trusted(known, n)
+
+    @classmethod
     def open(cls, path: str | os.PathLike[str], *, mmap: bool = True) -> Self:
         """Open a file written by `save`: memory-mapped, or read whole with ``mmap=False``."""
         return cls._trusted(*bitfile.read(path, mmap=mmap))
@@ -111,6 +117,10 @@ class BitMatrix:
     @property
     def shape(self) -> tuple[int, int]:
         return len(self._words), self._n_columns
+
+    @property
+    def layout(self) -> Layout:
+        return PLAIN
 
     @property
     def nbytes(self) -> int:
@@ -169,6 +179,10 @@ class BitMatrix:
     def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
         """The packed rows with these numbers."""
         return np.ascontiguousarray(self._words[np.asarray(indices, dtype=np.intp)])
+
+    def chosen(self, indices: NDArray[np.int64]) -> "BitMatrix":
+        """Only these rows, in memory."""
+        return self._trusted(self.take(indices), self._n_columns)
 
     def map_reduce(
         self, function: Callable[[Words], A], *, block_cells: int = 1, workers: int = 1 << 16

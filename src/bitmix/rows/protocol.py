@@ -1,11 +1,13 @@
 """The small protocol every algorithm is written against."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bitmix.errors import InputError
 from bitmix.kernels.bits import Words
 
 
@@ -18,14 +20,33 @@ class Adds(Protocol):
 A = TypeVar("A", bound=Adds)
 
 
+@dataclass(frozen=True)
+class Layout:
+    """What the words of a row hold: its bits, then perhaps which are known, then a weight."""
+
+    missing: bool = False
+    """As many words again, a bit for each cell that is known; unknown cells are 0."""
+    weight_one: int = 0
+    """One more word, the weight of the row, in units of which this many make 1; 0: no such word."""
+
+
+PLAIN = Layout()
+
+
 class Rows(Protocol):
     """m rows of n bits, in memory, on disk or on a cluster."""
 
     @property
     def shape(self) -> tuple[int, int]: ...
 
+    @property
+    def layout(self) -> Layout: ...
+
     def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
         """The packed rows with these global numbers."""
+
+    def chosen(self, indices: NDArray[np.int64]) -> "Rows":
+        """Only these rows, with all that belongs to them, in memory."""
 
     def map_reduce(self, function: Callable[[Words], A], *, block_cells: int, workers: int) -> A:
         """The sum of `function` over blocks of rows."""
@@ -41,3 +62,34 @@ def as_rows(X: Any, binarize: float | None = None) -> Rows:
     from bitmix.rows.packed import BitMatrix
 
     return BitMatrix.from_dense(X, binarize=binarize)
+
+
+def as_incomplete_rows(
+    X: Any, binarize: float | None = None, *, mask: Any = None, sample_weight: Any = None
+) -> Rows:
+    """As `as_rows`, where cells may be missing (NaN, masked, `mask`) and rows may have weights."""
+    from bitmix.rows.augmented import AugmentedRows, fixed_weights
+    from bitmix.rows.packed import BitMatrix
+
+    if isinstance(X, BitMatrix):
+        bits, known = BitMatrix.from_dense(X, binarize=binarize), None
+    else:
+        bits, known = BitMatrix.from_incomplete(X, binarize=binarize)
+    if mask is not None:
+        there = np.asarray(mask)
+        if there.shape != bits.shape or there.dtype.kind not in "bui":
+            raise InputError(
+                f"mask must be True where a cell of X is missing, shape {bits.shape}, "
+                f"got {there.dtype} of shape {there.shape}"
+            )
+        unmasked = BitMatrix.from_dense(there == 0)
+        known = (
+            unmasked if known is None else BitMatrix(known.words & unmasked.words, known.shape[1])
+        )
+        bits = BitMatrix(bits.words & known.words, bits.shape[1])
+    if known is not None and known.density == 1:
+        known = None
+    if sample_weight is None:
+        return bits if known is None else AugmentedRows(bits, known)
+    weights, one = fixed_weights(sample_weight, len(bits))
+    return AugmentedRows(bits, known, weights, one)

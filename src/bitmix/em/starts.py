@@ -1,0 +1,65 @@
+"""Several prunings of one over-seeded round: which k of the survivors to start from."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bitmix.kernels import fixed
+from bitmix.kernels.fixed import Ints
+from bitmix.mixture import Floats
+
+_SCALE = 1 << 20
+
+
+def distances(means: Floats, mass: Ints, *, debiased: bool) -> Ints:
+    """Expected Hamming distances Σ S(1-T) + T(1-S) between templates, in whole units.
+
+    `debiased` takes off what the scatter within the two clusters adds: v = c/(c-1)·ΣT(1-T), c the
+    rows of the cluster. Means are rounded so coarsely that every product and sum is a whole number
+    below 2^53: the matrix product is exact whatever order it is computed in.
+    """
+    bits = min(20, (52 - math.ceil(math.log2(means.shape[1] + 1))) // 2)
+    one = 1 << bits
+    T = np.rint(means * one)
+    sums = T.sum(axis=1) * one
+    between = sums[:, None] + sums[None, :] - 2 * (T @ T.T)
+    if debiased:
+        rows = np.maximum(mass, 2 << fixed.SHARE_BITS)  # a lone row tells nothing of its scatter
+        within = np.rint((sums - (T * T).sum(axis=1)) * (rows / (rows - (1 << fixed.SHARE_BITS))))
+        between = np.maximum(between - within[:, None] - within[None, :], 0)
+    found: Ints = between.astype(np.int64)
+    np.fill_diagonal(found, 0)
+    return found
+
+
+def spread(apart: Ints, mass: Ints, k: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """k of the templates: the first by mass, the next by mass times squared distance to the chosen.
+
+    Drawn with whole numbers, so that the choice is the same on every machine.
+    """
+    heavy = _whole(mass)
+    chosen = [_draw(heavy, rng)]
+    nearest = apart[chosen[0]].copy()
+    while len(chosen) < k:
+        far = _whole(nearest)
+        odds = heavy * far // _SCALE * far // _SCALE
+        odds[chosen] = 0
+        if not odds.any():  # all of them equal to a chosen one
+            odds = np.ones_like(odds)
+            odds[chosen] = 0
+        chosen.append(_draw(odds, rng))
+        nearest = np.minimum(nearest, apart[chosen[-1]])
+    return np.array(chosen, dtype=np.intp)
+
+
+def _whole(values: Ints) -> Ints:
+    """In proportion, the largest 2^20: so that products of three fit."""
+    values = values >> max(0, int(values.max()).bit_length() - 40)
+    found: Ints = values * _SCALE // max(1, int(values.max()))
+    return found
+
+
+def _draw(odds: Ints, rng: np.random.Generator) -> int:
+    upto = np.cumsum(odds)
+    return int(np.searchsorted(upto, rng.integers(upto[-1]), side="right"))

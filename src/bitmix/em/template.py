@@ -1,0 +1,157 @@
+"""The fit behind `TemplateMixture`: one over-seeded round, several prunings, the likeliest end."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bitmix.em import noise, prune, seeds, starts
+from bitmix.em.result import Round
+from bitmix.em.step import Statistics, em_step, expect
+from bitmix.kernels import fixed
+from bitmix.mixture import Mixture
+from bitmix.noisy import NoiseModel, NoisyTemplates, noise_shape
+from bitmix.rows import Rows
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to fit."""
+
+    noise_model: NoiseModel
+    n_init: int
+    max_iter: int
+    tol: float
+    soft_steps: int = 3
+    """EM steps on real-valued means before the first rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class TemplateFit:
+    """Where the likeliest start ended."""
+
+    mixture: NoisyTemplates
+    statistics: Statistics
+    """Those the mixture was made from."""
+    history: tuple[Round, ...]
+    converged: bool
+    n_agreeing: int
+    """How many starts ended with the same templates."""
+    n_starts: int
+    """How many distinct starts there were."""
+
+    @property
+    def n_iter(self) -> int:
+        return len(self.history) - 1
+
+
+def fit_templates(
+    rows: Rows, k: int, n_seeds: int, settings: Settings, rng: np.random.Generator
+) -> TemplateFit:
+    """Steps 1-5 once; then for each pruning EM steps to the end; the likeliest end."""
+    seeded = seeds.pick(rows, n_seeds, rng, None)
+    mixture, statistics = em_step(rows, seeded)
+    first = Round.of(mixture, statistics)
+    alive = prune.survivors(mixture, k)
+    best: TemplateFit | None = None
+    ends: dict[bytes, TemplateFit] = {}
+    agreeing: dict[bytes, int] = {}
+    for chosen in _prunings(mixture, statistics, alive, k, settings.n_init, rng):
+        start = _softened(rows, mixture.kept(chosen), settings.soft_steps)
+        end = _converged(rows, start, settings, first, ends)
+        key = _key(end.mixture)
+        agreeing[key] = agreeing.get(key, 0) + 1
+        if best is None or end.statistics.likelihood_units > best.statistics.likelihood_units:
+            best = end
+    assert best is not None
+    return replace(best, n_agreeing=agreeing[_key(best.mixture)], n_starts=sum(agreeing.values()))
+
+
+def on_all_rows(rows: Rows, fit: TemplateFit) -> TemplateFit:
+    """One EM step on all rows after a fit of a sample, and one more if a template bit changed."""
+    shape = fit.mixture.noise.shape
+    for _ in range(2):
+        before = fit.mixture
+        statistics = expect(rows, before)
+        mixture = noise.maximise(statistics, shape, before.templates)
+        step = Round(statistics.log_likelihood, mixture.n_components, mixture.weights)
+        fit = replace(fit, mixture=mixture, statistics=statistics, history=(*fit.history, step))
+        if np.array_equal(mixture.templates, before.templates):
+            break
+    return fit
+
+
+def _prunings(
+    mixture: Mixture, statistics: Statistics, alive: NDArray[np.intp], k: int, n_init: int,
+    rng: np.random.Generator,
+) -> Iterator[NDArray[np.intp]]:  # fmt: skip
+    """k of the survivors, time and again; every other time by debiased distances; none twice."""
+    means, mass = mixture.means[alive], statistics.mass[alive]
+    tables = [starts.distances(means, mass, debiased=debiased) for debiased in (True, False)]
+    seen: set[tuple[int, ...]] = set()
+    for number in range(n_init):
+        chosen = starts.spread(tables[number % 2], mass, k, rng)
+        key = tuple(sorted(chosen.tolist()))
+        if key not in seen:
+            seen.add(key)
+            yield alive[chosen]
+
+
+def _softened(rows: Rows, mixture: Mixture, count: int) -> Mixture:
+    """EM steps on real-valued means, the noise re-estimated: mean of min(T, 1-T)."""
+    for _ in range(count):
+        mixture, _ = em_step(rows, mixture)
+        mixture = replace(mixture, noise=_noise_of(mixture))
+    return mixture
+
+
+def _noise_of(mixture: Mixture) -> float:
+    """Σ w_i·min(T_i, 1-T_i) / n in whole numbers, kept off 0 and ½."""
+    bits = min(30, 61 - math.ceil(math.log2(mixture.means.size + 1)))
+    share = np.minimum(mixture.means, 1 - mixture.means) * mixture.weights[:, None]
+    total = int(np.rint(share * (1 << bits)).astype(np.int64).sum())
+    return min(max(total / (mixture.n_features << bits), 1e-6), 0.49)
+
+
+def _converged(
+    rows: Rows, start: Mixture, settings: Settings, first: Round,
+    ends: dict[bytes, TemplateFit],
+) -> TemplateFit:  # fmt: skip
+    """EM steps until the likelihood rises by less than `tol` a row, or a known path is met.
+
+    Two starts that pass through the same templates end in the same place: the second one stops.
+    """
+    k, n = start.n_components, start.n_features
+    shape = noise_shape(settings.noise_model, k, n)
+    statistics = expect(rows, start)
+    mixture = noise.maximise(statistics, shape, start.templates)
+    history, converged, before = [first], False, None
+    path: list[bytes] = []
+    for _ in range(settings.max_iter):
+        key = _key(mixture)
+        if key in ends:
+            return ends[key]
+        if not path or path[-1] != key:
+            path.append(key)
+        statistics = expect(rows, mixture)
+        mixture = noise.maximise(statistics, shape, mixture.templates)
+        history.append(Round(statistics.log_likelihood, k, mixture.weights))
+        if before is not None and statistics.likelihood_units - before <= settings.tol * (
+            statistics.n_rows << fixed.LOG_BITS
+        ):
+            converged = True
+            break
+        before = statistics.likelihood_units
+    end = TemplateFit(mixture, statistics, tuple(history), converged, 1, 1)
+    if settings.noise_model != "cell":
+        ends.update(dict.fromkeys(path, end))
+    return end
+
+
+def _key(mixture: NoisyTemplates) -> bytes:
+    """The templates in any order."""
+    return b"".join(
+        sorted(template.tobytes() for template in np.packbits(mixture.templates, axis=1))
+    )
