@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bitmix.estimators import ClassicEM as ClassicEM
     from bitmix.estimators import TwoRoundEM as TwoRoundEM
     from bitmix.rows.packed import BitMatrix as BitMatrix
+    from bitmix.select import select_components as select_components
     from bitmix.template_mixture import TemplateMixture as TemplateMixture
 
 __version__ = "0.1.0"
@@ -27,6 +28,7 @@ _HOME = {
     "BitMatrix": "bitmix.rows.packed",
     "ClassicEM": "bitmix.estimators",
     "certify_fit": "bitmix.certify",
+    "select_components": "bitmix.select",
     "TemplateMixture": "bitmix.template_mixture",
     "TwoRoundEM": "bitmix.estimators",
 }
@@ -44,6 +46,7 @@ __all__ = [
     "features",
     "metrics",
     "plots",
+    "select_components",
     "theory",
 ]
 

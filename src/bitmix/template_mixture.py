@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bitmix import checks
 from bitmix.em import seeds
-from bitmix.em.template import Settings, TemplateFit, fit_templates, on_all_rows
+from bitmix.em.template import SeededRound, Settings, TemplateFit, fit_templates, on_all_rows
 from bitmix.errors import DuplicateTemplatesWarning
 from bitmix.fitted import FittedTemplates
 from bitmix.mixture import Floats
@@ -21,6 +21,15 @@ from bitmix.rows import Rows
 from bitmix.rows.protocol import as_incomplete_rows
 
 _SEEDS = 256
+
+
+def number_of_seeds(m: int, k: int, min_weight: float | None = None, delta: float = 0.1) -> int:
+    """⌈m/4⌉-1, at most what `min_weight` asks for; where unknown, what 1/k asks for, or 256."""
+    if min_weight is None:
+        wanted = max(seeds.formula(1 / k, delta), _SEEDS)
+    else:
+        wanted = seeds.formula(min_weight, delta)
+    return max(k, min(wanted, -(-m // 4) - 1))
 
 
 class TemplateMixture(FittedTemplates):
@@ -143,8 +152,10 @@ class TemplateMixture(FittedTemplates):
         seed = seed_of(self.random_state)
         rng = stream(seed, "seeds")
         sample = self._sample(rows, rng)
-        n_seeds = self._number_of_seeds(sample.shape[0], k)
-        fit = fit_templates(sample, k, n_seeds, settings, rng)
+        w_min = checks.optional(checks.weight, self.min_weight, k)
+        delta = checks.between(self.delta, "delta", 0, 1)
+        n_seeds = number_of_seeds(sample.shape[0], k, w_min, delta)
+        fit = fit_templates(sample, k, SeededRound.of(sample, n_seeds, rng), settings, rng)
         if sample is not rows:
             fit = on_all_rows(rows, fit)
         validate_data(self, X, reset=True, skip_check_array=True)
@@ -166,14 +177,6 @@ class TemplateMixture(FittedTemplates):
         if rows.shape[0] <= most:
             return rows
         return rows.chosen(seeds.indices(rows.shape[0], most, rng))
-
-    def _number_of_seeds(self, m: int, k: int) -> int:
-        """⌈m/4⌉-1, at most what `min_weight` asks for, or if unknown what 1/k asks for or 256."""
-        delta = checks.between(self.delta, "delta", 0, 1)
-        w_min = checks.optional(checks.weight, self.min_weight, k)
-        wanted = seeds.formula(1 / k if w_min is None else w_min, delta)
-        wanted = max(wanted, _SEEDS) if w_min is None else wanted
-        return max(k, min(wanted, -(-m // 4) - 1))
 
     def _keep(self, fit: TemplateFit) -> None:
         order = fit.mixture.order()

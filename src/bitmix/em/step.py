@@ -97,12 +97,23 @@ def em_step(rows: Rows, mixture: Mixture) -> tuple[Mixture, Statistics]:
 
 def expect(rows: Rows, mixture: Model) -> Statistics:
     """E step: p_i(x) = w_i f_i(x) / Σ_i' w_i' f_i'(x), summed up."""
-    k, n, layout = mixture.n_components, mixture.n_features, rows.layout
-    of_block = partial(
-        _of_block, scores=mixture.scores(missing=layout.missing), n_columns=n, layout=layout
-    )
+    return summed(rows, mixture.scores(missing=rows.layout.missing))
+
+
+def summed(rows: Rows, scores: Scores) -> Statistics:
+    """The statistics of the shares that scores give."""
+    k, n = len(scores.const), rows.shape[1]
+    of_block = partial(_of_block, scores=scores, n_columns=n, layout=rows.layout)
     workers = max(1, _STATISTICS_BYTES // (3 * 8 * k * n))
     return rows.map_reduce(of_block, block_cells=k, workers=workers)
+
+
+def mean_scores(rows: Rows, scores: Scores) -> Ints:
+    """The mean score of each component over all rows, within one unit a row."""
+    k, layout = len(scores.const), rows.layout
+    total = rows.map_reduce(partial(_total, layout=layout), block_cells=1, workers=1 << 16)
+    share = partial(_score_shares, scores=scores, layout=layout, total=int(total[0]))
+    return rows.map_reduce(share, block_cells=k, workers=1 << 16)
 
 
 def maximise(mixture: Mixture, statistics: Statistics) -> Mixture:
@@ -123,9 +134,7 @@ def _of_block(words: Words, *, scores: Scores, n_columns: int, layout: Layout) -
         return Statistics(
             len(words), shares.sum(axis=0), sums, int(nats.sum()), int(fraction.sum())
         )
-    counts = np.ones(len(words), dtype=np.int64)
-    if layout.weight_one:
-        counts, words = words[:, -1].astype(np.int64), np.ascontiguousarray(words[:, :-1])
+    words, counts = _split(words, layout)
     shares, nats, fraction = kernels.posteriors(scores(words), scores.bits, fixed.tables())
     shares *= counts[:, None]
     sums = kernels.column_sums(words, shares, 64 * words.shape[1])
@@ -139,3 +148,21 @@ def _of_block(words: Words, *, scores: Scores, n_columns: int, layout: Layout) -
         weight_one=layout.weight_one or 1,
         known=np.ascontiguousarray(sums[:, half : half + n_columns]) if layout.missing else None,
     )
+
+
+def _split(words: Words, layout: Layout) -> tuple[Words, Ints]:
+    """The words that are scored, and how often each row counts."""
+    if not layout.weight_one:
+        return words, np.ones(len(words), dtype=np.int64)
+    return np.ascontiguousarray(words[:, :-1]), words[:, -1].astype(np.int64)
+
+
+def _total(words: Words, *, layout: Layout) -> Ints:
+    total: Ints = _split(words, layout)[1].sum(keepdims=True)
+    return total
+
+
+def _score_shares(words: Words, *, scores: Scores, layout: Layout, total: int) -> Ints:
+    words, counts = _split(words, layout)
+    share: Ints = (scores(words) // total * counts[:, None]).sum(axis=0)
+    return share

@@ -1,7 +1,8 @@
 """The fit behind `TemplateMixture`: one over-seeded round, several prunings, the likeliest end."""
 
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,11 +10,13 @@ from numpy.typing import NDArray
 
 from bitmix.em import noise, prune, seeds, starts
 from bitmix.em.result import Round
-from bitmix.em.step import Statistics, em_step, expect
+from bitmix.em.step import Statistics, em_step, expect, maximise, mean_scores, summed
 from bitmix.kernels import fixed
 from bitmix.mixture import Mixture
 from bitmix.noisy import NoiseModel, NoisyTemplates, noise_shape
 from bitmix.rows import Rows
+
+_LEAST_ROWS = 3
 
 
 @dataclass(frozen=True)
@@ -24,8 +27,8 @@ class Settings:
     n_init: int
     max_iter: int
     tol: float
-    soft_steps: int = 3
-    """EM steps on real-valued means before the first rounding."""
+    soft_steps: int = 10
+    """EM steps on real-valued means before the first rounding, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,26 +50,50 @@ class TemplateFit:
         return len(self.history) - 1
 
 
+@dataclass(frozen=True, eq=False)
+class SeededRound:
+    """Steps 1-4: l seeds and one EM step. It serves any number of prunings, and any k up to l."""
+
+    mixture: Mixture
+    statistics: Statistics
+
+    @classmethod
+    def of(cls, rows: Rows, n_seeds: int, rng: np.random.Generator) -> "SeededRound":
+        """A seed with few flips of its own is close to every row and would take them all. So each
+        seed's scores are measured against their mean over all rows.
+        """
+        seeded = seeds.pick(rows, n_seeds, rng, None)
+        scores = seeded.scores(missing=rows.layout.missing)
+        fair = replace(scores, const=scores.const - mean_scores(rows, scores))
+        statistics = summed(rows, fair)
+        return cls(maximise(seeded, statistics), statistics)
+
+
 def fit_templates(
-    rows: Rows, k: int, n_seeds: int, settings: Settings, rng: np.random.Generator
+    rows: Rows, k: int, seeded: SeededRound, settings: Settings, rng: np.random.Generator
 ) -> TemplateFit:
-    """Steps 1-5 once; then for each pruning EM steps to the end; the likeliest end."""
-    seeded = seeds.pick(rows, n_seeds, rng, None)
-    mixture, statistics = em_step(rows, seeded)
-    first = Round.of(mixture, statistics)
-    alive = prune.survivors(mixture, k)
+    """Step 5; then for each of several prunings EM steps to the end; the likeliest end."""
+    first = Round.of(seeded.mixture, seeded.statistics)
     best: TemplateFit | None = None
     ends: dict[bytes, TemplateFit] = {}
-    agreeing: dict[bytes, int] = {}
-    for chosen in _prunings(mixture, statistics, alive, k, settings.n_init, rng):
-        start = _softened(rows, mixture.kept(chosen), settings.soft_steps)
+    agreeing: Counter[bytes] = Counter()
+    for chosen in _prunings(seeded, k, settings.n_init, rng):
+        start = _softened(rows, seeded.mixture.kept(chosen), settings.soft_steps, ends)
         end = _converged(rows, start, settings, first, ends)
-        key = _key(end.mixture)
-        agreeing[key] = agreeing.get(key, 0) + 1
-        if best is None or end.statistics.likelihood_units > best.statistics.likelihood_units:
+        agreeing[_key(end.mixture)] += 1
+        if best is None or _worth(end) > _worth(best):
             best = end
     assert best is not None
-    return replace(best, n_agreeing=agreeing[_key(best.mixture)], n_starts=sum(agreeing.values()))
+    return replace(best, n_agreeing=agreeing[_key(best.mixture)], n_starts=agreeing.total())
+
+
+def _worth(fit: TemplateFit) -> tuple[int, int]:
+    """Log-likelihood, but first that no component lives on one or two rows: such a template copies
+    its rows, flips and all, and gains likelihood for nothing.
+    """
+    statistics = fit.statistics
+    least = (_LEAST_ROWS * statistics.weight_one) << fixed.SHARE_BITS
+    return int((statistics.mass >= least).sum()), statistics.likelihood_units
 
 
 def on_all_rows(rows: Rows, fit: TemplateFit) -> TemplateFit:
@@ -84,11 +111,11 @@ def on_all_rows(rows: Rows, fit: TemplateFit) -> TemplateFit:
 
 
 def _prunings(
-    mixture: Mixture, statistics: Statistics, alive: NDArray[np.intp], k: int, n_init: int,
-    rng: np.random.Generator,
-) -> Iterator[NDArray[np.intp]]:  # fmt: skip
+    seeded: SeededRound, k: int, n_init: int, rng: np.random.Generator
+) -> Iterator[NDArray[np.intp]]:
     """k of the survivors, time and again; every other time by debiased distances; none twice."""
-    means, mass = mixture.means[alive], statistics.mass[alive]
+    alive = prune.survivors(seeded.mixture, k)
+    means, mass = seeded.mixture.means[alive], seeded.statistics.mass[alive]
     tables = [starts.distances(means, mass, debiased=debiased) for debiased in (True, False)]
     seen: set[tuple[int, ...]] = set()
     for number in range(n_init):
@@ -99,12 +126,26 @@ def _prunings(
             yield alive[chosen]
 
 
-def _softened(rows: Rows, mixture: Mixture, count: int) -> Mixture:
-    """EM steps on real-valued means, the noise re-estimated: mean of min(T, 1-T)."""
-    for _ in range(count):
+def _softened(rows: Rows, mixture: Mixture, most: int, known: Container[bytes]) -> Mixture:
+    """EM steps on real-valued means, the noise re-estimated, until the templates stand.
+
+    Rounded too early, two means that have hardly parted become one template for good. So go on
+    until their roundings are k distinct templates and stay the same, or are known from another
+    start.
+    """
+    before = b""
+    for _ in range(most):
         mixture, _ = em_step(rows, mixture)
         mixture = replace(mixture, noise=_noise_of(mixture))
+        key = _key(mixture)
+        if (key in known or key == before) and _distinct(mixture):
+            break
+        before = key
     return mixture
+
+
+def _distinct(mixture: Mixture) -> bool:
+    return len({template.tobytes() for template in mixture.templates}) == mixture.n_components
 
 
 def _noise_of(mixture: Mixture) -> float:
@@ -150,7 +191,7 @@ def _converged(
     return end
 
 
-def _key(mixture: NoisyTemplates) -> bytes:
+def _key(mixture: Mixture | NoisyTemplates) -> bytes:
     """The templates in any order."""
     return b"".join(
         sorted(template.tobytes() for template in np.packbits(mixture.templates, axis=1))

@@ -9,17 +9,21 @@ from numpy.typing import NDArray
 
 from bitmix import theory
 from bitmix.certify import certify_fit
-from bitmix.datasets import paper_pair, sample_mixture, sketch_dogs
+from bitmix.datasets import make_templates, paper_pair, sample_mixture, sketch_dogs
 from bitmix.estimators import ClassicEM, TwoRoundEM
 from bitmix.experiments.cells import Cell, Result
 from bitmix.experiments.methods import KNOWN
 from bitmix.metrics import conditional_entropy, conditional_purity, templates_recovered
 from bitmix.mixture import Mixture
 from bitmix.rows.packed import BitMatrix
+from bitmix.template_mixture import TemplateMixture
 
-_ESTIMATORS: dict[str, type[TwoRoundEM | ClassicEM]] = {
+Estimator = TwoRoundEM | ClassicEM | TemplateMixture
+
+_ESTIMATORS: dict[str, type[Estimator]] = {
     "TwoRoundEM": TwoRoundEM,
     "ClassicEM": ClassicEM,
+    "TemplateMixture": TemplateMixture,
 }
 
 
@@ -31,12 +35,12 @@ def planted(cell: Cell) -> Result:
     """Sample from known templates, fit; were they found, to the last bit?"""
     at = cell.setting
     truth = _truth(at)
-    weights = [1 - at["w_min"], at["w_min"]]
+    weights = at["weights"] if "weights" in at else [1 - at["w_min"], at["w_min"]]
     X, labels = sample_mixture(truth, weights, at["q"], at["m"], random_state=cell.seed)
     if cell.method["estimator"] == "oracle":
         found = (_cluster_means(X, labels, len(truth)) > 0.5).astype(np.uint8)
     else:
-        told = {"noise": at["q"], "min_weight": at["w_min"]}
+        told = {"noise": at["q"], "min_weight": min(weights)}
         found = _estimator(cell, len(truth), told).fit(X).templates_
     return {"recovered": templates_recovered(found, truth)}
 
@@ -94,10 +98,14 @@ _TASKS: dict[str, Callable[[Cell], Result]] = {
 def _truth(at: Any) -> NDArray[np.uint8]:
     if at["templates"] == "dogs":
         return sketch_dogs()
+    if at["templates"] == "random":
+        return make_templates(
+            len(at["weights"]), at["n"], separation=at["c"], random_state=at["templates_seed"]
+        )
     return paper_pair(at["n"], at["d"] / at["n"])
 
 
-def _estimator(cell: Cell, k: int, told: dict[str, float]) -> TwoRoundEM | ClassicEM:
+def _estimator(cell: Cell, k: int, told: dict[str, float]) -> Estimator:
     """The method's estimator; parameters that say `KNOWN` are told the truth."""
     params: dict[str, Any] = {
         name: told[name] if value == KNOWN else value for name, value in cell.method.items()

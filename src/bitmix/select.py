@@ -1,0 +1,150 @@
+"""How many templates: fits for several k from one over-seeded round, compared by a criterion."""
+
+import math
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitmix import checks
+from bitmix.em import predict
+from bitmix.em.template import SeededRound, Settings, TemplateFit, fit_templates
+from bitmix.errors import InputError
+from bitmix.kernels import num_threads
+from bitmix.noisy import as_noise_model
+from bitmix.progress import progress
+from bitmix.randomness import seed_of, stream
+from bitmix.rows import Rows
+from bitmix.rows.protocol import as_incomplete_rows
+from bitmix.template_mixture import number_of_seeds
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+CRITERIA = ("mdl", "icl", "bic", "aic")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One number of templates."""
+
+    n_components: int
+    log_likelihood: float
+    n_agreeing: int
+    n_starts: int
+    mdl: float
+    """-ln L + ln 2 for each template bit + ½·ln m for each real parameter: nats to write the rows
+    down. Lower is better, as for the others."""
+    icl: float
+    """`mdl` plus the entropy of the memberships: for groups that do not overlap."""
+    bic: float
+    """-2·ln L + ln m for each template bit and each real parameter."""
+    aic: float
+    """-2·ln L + 2 for each template bit and each real parameter."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The number of templates chosen, and what the others were worth."""
+
+    n_components: int
+    criterion: str
+    candidates: tuple[Candidate, ...]
+
+    def table(self) -> list[dict[str, Any]]:
+        """One dictionary a candidate; ``pandas.DataFrame(selection.table())`` for a frame."""
+        return [vars(candidate) for candidate in self.candidates]
+
+    def plot(self, ax: "Axes") -> "Axes":
+        """The criterion over k, the chosen one marked."""
+        k = [candidate.n_components for candidate in self.candidates]
+        values = [getattr(candidate, self.criterion) for candidate in self.candidates]
+        ax.plot(k, values, color="#0072B2", marker="o")
+        ax.plot(self.n_components, min(values), "o", ms=12, mfc="none", mec="#D55E00", mew=2)
+        ax.set(xlabel="templates k", ylabel=f"{self.criterion} (lower is better)")
+        ax.set_title(f"{self.n_components} templates")
+        ax.grid(True, alpha=0.3)
+        return ax
+
+
+def select_components(
+    X: Any,
+    k_range: Iterable[int] = range(1, 11),
+    *,
+    criterion: str = "mdl",
+    noise_model: str = "shared",
+    n_init: int = 10,
+    max_iter: int = 200,
+    tol: float = 1e-5,
+    binarize: float | None = None,
+    random_state: Any = None,
+) -> Selection:
+    """Choose how many templates the rows of X have.
+
+    A template bit has two values, so it costs one bit, ln 2 nats, and not the ½·ln m of a real
+    parameter: that is ``"mdl"``, the default. ``"bic"`` counts bits as real parameters and misses
+    light templates; ``"icl"`` adds the entropy of the memberships to ``"mdl"``.
+
+    Parameters
+    ----------
+    X : as in `TemplateMixture.fit`
+    k_range : iterable of int, default=range(1, 11)
+        The numbers to try.
+    criterion : {"mdl", "icl", "bic", "aic"}, default="mdl"
+    noise_model, n_init, max_iter, tol, binarize, random_state
+        As in `TemplateMixture`.
+
+    Examples
+    --------
+    >>> from bitmix import select_components
+    >>> from bitmix.datasets import make_templates, sample_mixture
+    >>> truth = make_templates(3, 200, separation=0.3, random_state=0)
+    >>> X, _ = sample_mixture(truth, [0.5, 0.3, 0.2], noise=0.1, m=300, random_state=0)
+    >>> select_components(X, range(1, 6), random_state=0).n_components
+    3
+    """
+    if criterion not in CRITERIA:
+        raise InputError(f"criterion must be one of {', '.join(CRITERIA)}, got {criterion!r}")
+    settings = Settings(
+        noise_model=as_noise_model(noise_model),
+        n_init=checks.whole(n_init, "n_init", least=1),
+        max_iter=checks.whole(max_iter, "max_iter", least=1),
+        tol=checks.between(tol, "tol", -math.ulp(0.0), math.inf),
+    )
+    rows = as_incomplete_rows(X, binarize)
+    wanted = sorted({checks.components(k, rows.shape[0]) for k in k_range})
+    if not wanted:
+        raise InputError("k_range must hold at least one number of templates, got none")
+    seed = seed_of(random_state)
+    n_seeds = max(number_of_seeds(rows.shape[0], k) for k in wanted)
+    seeded = SeededRound.of(rows, n_seeds, stream(seed, "seeds"))
+
+    def fitted(k: int) -> Candidate:
+        fit = fit_templates(rows, k, seeded, settings, stream(seed, "seeds", k))
+        return _candidate(rows, fit)
+
+    with ThreadPoolExecutor(num_threads()) as pool:
+        found = list(progress(pool.map(fitted, wanted), "templates", total=len(wanted)))
+    best = min(found, key=lambda candidate: getattr(candidate, criterion))
+    return Selection(best.n_components, criterion, tuple(found))
+
+
+def _candidate(rows: Rows, fit: TemplateFit) -> Candidate:
+    k, n = fit.mixture.templates.shape
+    log_m = math.log(rows.shape[0])
+    likelihood = float(predict.log_likelihoods(rows, fit.mixture).sum())
+    levels = fit.mixture.noise.size
+    bits, real = (0, levels + k - 1) if levels == k * n > 1 else (k * n, levels + k - 1)
+    mdl = -likelihood + bits * math.log(2) + real * log_m / 2
+    return Candidate(
+        k, likelihood, fit.n_agreeing, fit.n_starts, mdl, mdl + _entropy(rows, fit),
+        -2 * likelihood + (bits + real) * log_m, -2 * likelihood + 2 * (bits + real),
+    )  # fmt: skip
+
+
+def _entropy(rows: Rows, fit: TemplateFit) -> float:
+    """-Σ p ln p over all rows and components."""
+    p = predict.probabilities(rows, fit.mixture)
+    return float(-(p * np.log(np.where(p > 0, p, 1.0))).sum())
