@@ -102,34 +102,27 @@ class Mixture:
         """
         n = self.n_features
         with fixed.exactly():
-            slope = fixed.ln(1 - Decimal(self.noise)) - fixed.ln(self.noise)
-            bits = fixed.score_bits(n * (2 * math.ceil(slope) + 1) + 800)
-            step = fixed.to_units(slope, bits)
-            const = self._constants(step, bits)
-            known = fixed.to_units(fixed.ln(1 - Decimal(self.noise)), bits)
-            if missing:
-                const -= fixed.to_units(n * fixed.ln(1 - Decimal(self.noise)), bits)
+            right, wrong = fixed.ln(1 - Decimal(self.noise)), fixed.ln(self.noise)
+            bits = fixed.score_bits(n * (2 * math.ceil(right - wrong) + 1) + 800)
+            step = fixed.to_units(right - wrong, bits)
+            log_weights = self._log_weights(step, bits)
+            at_template = fixed.to_units(n * right, bits)
+            known = fixed.to_units(right, bits)
         if missing:
             distance, half = np.rint(self.means * float(step)).astype(np.int64), 64 * words_for(n)
             coef = np.zeros((self.n_components, 2 * half), dtype=np.int64)
             coef[:, :n] = 2 * distance - step
             coef[:, half : half + n] = known - distance
-            return AffineScores(const, coef, bits)
+            return AffineScores(log_weights, coef, bits)
+        const = log_weights + at_template
         if np.all((self.means == 0) | (self.means == 1)):
             templates = pack(self.means.astype(np.uint8))
             return HammingScores(const, step, templates, bits)
         distance = np.rint(self.means * float(step)).astype(np.int64)
         return AffineScores(const - distance.sum(axis=1), 2 * distance - step, bits)
 
-    def _constants(self, step: int, bits: int) -> fixed.Ints:
-        """ln w_i + n·ln(1-q) in units of 2^-bits."""
-        n = self.n_features
-        at_template = fixed.to_units(n * fixed.ln(1 - Decimal(self.noise)), bits)
-        log_weights = {
-            w: fixed.to_units(fixed.ln(w), bits) for w in set(self.weights.tolist()) if w
-        }
-        lowest = min(log_weights.values()) - n * step - ((fixed.CUT_NATS + 1) << bits)
-        return np.array(
-            [at_template + log_weights.get(w, lowest) for w in self.weights.tolist()],
-            dtype=np.int64,
-        )
+    def _log_weights(self, step: int, bits: int) -> fixed.Ints:
+        """ln w_i in units of 2^-bits; that of weight 0 a full range below the others."""
+        logs = {w: fixed.to_units(fixed.ln(w), bits) for w in set(self.weights.tolist()) if w}
+        lowest = min(logs.values()) - self.n_features * step - ((fixed.CUT_NATS + 1) << bits)
+        return np.array([logs.get(w, lowest) for w in self.weights.tolist()], dtype=np.int64)

@@ -47,7 +47,7 @@ class TemplateMixture(FittedTemplates):
         template, one a column, or one for each template and column (the latent class model; the
         choice for tables that do not come from one noise level).
     n_init : int, default=10
-        How many prunings to start from.
+        How many prunings to start from, at most: five that agree on the likeliest end are enough.
     max_iter : int, default=200
         EM steps at most, for each start.
     tol : float, default=1e-5
@@ -81,7 +81,7 @@ class TemplateMixture(FittedTemplates):
     converged_ : bool
         Whether it ended by `tol`.
     n_starts_, n_agreeing_ : int
-        Distinct starts, and how many of them ended with the templates that were kept.
+        Starts that were run, and how many of them ended with the templates that were kept.
     duplicates_ : list of pairs
         Templates that are equal: a sign of too many components.
     history_, seed_

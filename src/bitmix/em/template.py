@@ -17,6 +17,7 @@ from bitmix.noisy import NoiseModel, NoisyTemplates, noise_shape
 from bitmix.rows import Rows
 
 _LEAST_ROWS = 3
+_ENOUGH = 5  # starts that agree on the best end: more of them are not needed
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ def fit_templates(
         agreeing[_key(end.mixture)] += 1
         if best is None or _worth(end) > _worth(best):
             best = end
+        if agreeing[_key(best.mixture)] == _ENOUGH:
+            break
     assert best is not None
     return replace(best, n_agreeing=agreeing[_key(best.mixture)], n_starts=agreeing.total())
 

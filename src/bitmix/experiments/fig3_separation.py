@@ -10,11 +10,11 @@ from bitmix.experiments.bench import Bench
 from bitmix.experiments.boundary import boundary, geometric
 from bitmix.experiments.cells import Cell, Sweep, ask
 from bitmix.experiments.methods import (
+    BETTER,
     CERTIFICATES,
     KNOWN,
     ORACLE,
     Method,
-    better,
     classic,
     two_round,
 )
@@ -34,7 +34,7 @@ METHODS = (
     two_round(2, min_weight=KNOWN),
     two_round(10, min_weight=KNOWN),
     *(classic(iterations, starts, noise=KNOWN) for iterations in (2, 10) for starts in (1, 5, 10)),
-    better(min_weight=KNOWN),
+    BETTER,
 )
 GUARANTEES = (
     Method("Theorem 1, as printed", {"method": "theorem", "reading": "printed"}),

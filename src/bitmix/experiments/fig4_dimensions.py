@@ -15,7 +15,7 @@ from bitmix.experiments import oracle
 from bitmix.experiments.bench import Bench
 from bitmix.experiments.boundary import boundary, geometric, verdict
 from bitmix.experiments.cells import Cell, Sweep, ask
-from bitmix.experiments.methods import CERTIFICATES, KNOWN, Method, better, two_round
+from bitmix.experiments.methods import BETTER, CERTIFICATES, KNOWN, Method, two_round
 from bitmix.experiments.style import (
     BLACK,
     BLUE,
@@ -43,7 +43,7 @@ QUICK_ROWS = (60, 300)
 TOP = 10_000_000
 LEAST_ROWS, MOST_ROWS = 4, 2000
 
-METHODS = (two_round(2, min_weight=KNOWN), better(min_weight=KNOWN))
+METHODS = (two_round(2, min_weight=KNOWN), BETTER)
 CONDITIONS = {
     "2": line(ORANGE, "-", width=4) | {"alpha": 0.45},  # wide: 2 and C2, 3 and C3 often coincide
     "3": line(SKY, "-", width=4) | {"alpha": 0.45},

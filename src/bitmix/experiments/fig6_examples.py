@@ -10,7 +10,7 @@ from bitmix.datasets import sketch_dogs
 from bitmix.experiments.bench import Bench
 from bitmix.experiments.boundary import binomial_interval
 from bitmix.experiments.cells import Cell, Sweep, ask
-from bitmix.experiments.methods import KNOWN, ORACLE, Method, better, two_round
+from bitmix.experiments.methods import BETTER, KNOWN, ORACLE, Method, two_round
 from bitmix.experiments.style import legend_beside, style, tidy
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ QUICK_EXAMPLES = (50, 100, 200, 400)
 METHODS = (
     two_round(2, min_weight=KNOWN),
     two_round(10, min_weight=KNOWN),
-    better(min_weight=KNOWN),
+    BETTER,
     ORACLE,
 )
 _BOUND = "bound of condition 2"

@@ -27,7 +27,7 @@ STYLES: dict[str, dict[str, Any]] = {
     "original EM, 10×1": line(RED, ":", "1"),
     "original EM, 10×5": line(RED, "--", "2"),
     "original EM, 10×10": line(RED, "-", "x"),
-    "ten-round, Hamming pruning, ×5": line(GREEN, "-", "D", 1.8),
+    "TemplateMixture": line(GREEN, "-", "D", 1.8),
     "membership oracle": line(BLACK, "-.", "", 1.2),
     "certificate": line(GREEN, "--", "P", 1.2),
     "certificate, Hamming pruning": line(GREEN, ":", "X", 1.2),

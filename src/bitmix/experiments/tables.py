@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bitmix.experiments.bench import Bench
 from bitmix.experiments.cells import Cell, Sweep, ask
 from bitmix.experiments.images import ANIMALS, VEHICLES, ImageSet
-from bitmix.experiments.methods import ORACLE, Method, better, classic, two_round
+from bitmix.experiments.methods import BETTER, ORACLE, Method, classic, two_round
 from bitmix.experiments.style import BLUE, GREEN, tidy
 
 if TYPE_CHECKING:
@@ -20,7 +20,12 @@ METHODS = (
     two_round(2),
     two_round(10),
     *(classic(iterations, starts) for starts in (1, 5, 10) for iterations in (2, 10, 20, 100)),
-    better(),
+    BETTER,
+    Method(
+        "TemplateMixture, cell noise",
+        {"estimator": "TemplateMixture", "noise_model": "cell"},
+        ours=True,
+    ),
     ORACLE,
 )
 MEASURES = ("purity", "entropy", "log_likelihood")
@@ -79,7 +84,7 @@ def _quality(bench: Bench, images: ImageSet, method: Method) -> Sweep[dict[str, 
 def _certificate(bench: Bench, images: ImageSet) -> Sweep[dict[str, Any]]:
     """The certificate of the best estimator's fit at the first seed."""
     setting = {"sketches": images.digest, "classes": list(images.classes)}
-    cell = Cell("certified", setting, better().params, bench.first_seed, str(images.path))
+    cell = Cell("certified", setting, BETTER.params, bench.first_seed, str(images.path))
     (result,) = yield from ask([cell])
     return dict(result)
 

@@ -104,13 +104,13 @@ def _round_shift(value: int, bits: int) -> int:
 
 @contextmanager
 def exactly() -> Iterator[None]:
-    """Decimal arithmetic to 60 digits, whatever context the caller has set."""
-    with localcontext(Context(prec=60, rounding=ROUND_HALF_EVEN, traps=[])):
+    """Decimal arithmetic to 40 digits, whatever context the caller has set."""
+    with localcontext(Context(prec=40, rounding=ROUND_HALF_EVEN, traps=[])):
         yield
 
 
 def ln(x: float | Decimal) -> Decimal:
-    """Natural logarithm to 60 digits, the same on every platform. Use within `exactly`."""
+    """Natural logarithm to 40 digits, the same on every platform. Use within `exactly`."""
     return Decimal(x).ln()
 
 

@@ -20,7 +20,7 @@ from bitmix.rows import bitfile
 from bitmix.rows.convert import to_words, to_words_and_known
 from bitmix.rows.protocol import PLAIN, A, Layout
 
-_MIN_BLOCK_ROWS = 256
+_MIN_BLOCK_ROWS = 512
 
 
 class BitMatrix:
