@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test lint bench bench-quality docs clean
 
 demo: .venv/.have-all  ## sample a planted mixture, fit it, print what was found
 	$(BIN)/bitmix demo
@@ -19,6 +19,9 @@ lint: .venv/.have-test  ## style, format and types
 bench: .venv/.have-test  ## time and memory beside k-means; how honest the certificates are
 	$(BIN)/python benchmarks/fit.py
 	$(BIN)/python benchmarks/trust.py
+
+bench-quality: .venv/.have-test  ## exact recovery against the original EM and an oracle; resumable
+	$(BIN)/python benchmarks/quality.py
 
 docs: .venv/.have-docs  ## the documentation site, warnings are errors
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html

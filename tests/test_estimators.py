@@ -11,7 +11,7 @@ from conftest import random_bits
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bitmix import BitMatrix, ClassicEM, TwoRoundEM, checks, modelfile
+from bitmix import BitMatrix, ClassicEM, TemplateMixture, TwoRoundEM, checks, modelfile
 from bitmix.datasets import sample_mixture
 from bitmix.errors import FileFormatError, InputError
 from bitmix.metrics import templates_recovered
@@ -31,7 +31,7 @@ EXPECTED_FAILURES = {
 
 @pytest.mark.filterwarnings("ignore::bitmix.errors.BitmixWarning")
 @parametrize_with_checks(
-    [TwoRoundEM(binarize=0.0), ClassicEM(binarize=0.0)],
+    [TwoRoundEM(binarize=0.0), ClassicEM(binarize=0.0), TemplateMixture(binarize=0.0)],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )
 def test_scikit_learn_checks(estimator, check):

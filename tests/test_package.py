@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse
 from PIL import Image
 
-from bitmix import BitMatrix, TwoRoundEM
+from bitmix import BitMatrix, TemplateMixture, TwoRoundEM
 from bitmix.datasets import make_templates, sample_mixture
 
 SOURCE = Path(__file__).parents[1] / "src" / "bitmix"
@@ -288,14 +288,18 @@ def test_fit_of_images_prints_purity_and_draws_a_sheet(images, tmp_path):
     assert result.returncode == 0
     assert "purity 1.0000, entropy 0.0000" in result.stdout
     assert sheet.read_bytes().startswith(b"\x89PNG")
-    assert TwoRoundEM.load(model).templates_.shape == (2, 6400)
+    assert TemplateMixture.load(model).templates_.shape == (2, 6400)
 
 
-@pytest.mark.parametrize("method", ["two-round", "classic"])
-def test_fit_of_a_table(files, tmp_path, method):
+@pytest.mark.parametrize(
+    "options",
+    [("3", "--method", "two-round"), ("3", "--method", "classic"), ("3",), ("auto",),
+     ("3", "--noise-model", "component")],
+)  # fmt: skip
+def test_fit_of_a_table(files, tmp_path, options):
     model = tmp_path / "my.model"
     result = bitmix_command(
-        "fit", str(files / "rows.bits"), "-k", "3", "--method", method, "-o", str(model), "--json"
+        "fit", str(files / "rows.bits"), "-k", *options, "-o", str(model), "--json"
     )
     answer = json.loads(result.stdout)
     assert answer["n_components"] == 3
@@ -303,6 +307,13 @@ def test_fit_of_a_table(files, tmp_path, method):
     assert "purity" not in answer
     certified = bitmix_command("certify", str(model), str(files / "rows.bits"), "--check")
     assert certified.returncode == 0
+
+
+def test_fit_says_what_k_may_be(files):
+    for k in ("0", "three", "-1"):
+        result = bitmix_command("fit", str(files / "rows.bits"), "-k", k)
+        assert result.returncode == 2
+        assert "auto" in result.stderr
 
 
 def test_broken_images_end_with_code_2_and_no_output(images, tmp_path):
@@ -339,7 +350,7 @@ def test_fit_keeps_column_names_so_that_certify_finds_them(files, tmp_path):
     assert (
         bitmix_command("fit", str(files / "rows.csv"), "-k", "3", "-o", str(model)).returncode == 0
     )
-    assert TwoRoundEM.load(model).feature_names_in_[0] == "bit 0"
+    assert TemplateMixture.load(model).feature_names_in_[0] == "bit 0"
     turned = bitmix_command("certify", str(model), str(files / "other.csv"), "--check")
     assert turned.returncode == 0
     assert turned.stderr == ""

@@ -26,7 +26,7 @@ def test_readme_examples(tmp_path, monkeypatch, capsys):
         assert line in printed
 
 
-@pytest.mark.parametrize("page", ["index.rst", "first_steps.rst", "images.rst"])
+@pytest.mark.parametrize("page", ["index.rst", "first_steps.rst", "images.rst", "choosing.rst"])
 def test_examples_of_the_documentation(page, planted, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     y, x = np.mgrid[:60, :60]

@@ -390,7 +390,7 @@ def test_starts_prefer_the_far_and_heavy():
         ({}, {"sample_weight": [1, 2]}, "one a row"),
         ({}, {"sample_weight": [1, -2, 1, 1]}, "from 0, got -2"),
         ({}, {"sample_weight": [1, np.nan, 1, 1]}, "for row 1"),
-        ({}, {"sample_weight": np.zeros(4)}, "must not be 0"),
+        ({}, {"sample_weight": np.zeros(4)}, "must not be zero"),
         ({}, {"sample_weight": np.full(4, 1e12)}, "scale it down"),
         ({}, {"mask": np.zeros((3, 2), dtype=bool)}, "mask must be True where"),
         ({}, {"mask": np.full((4, 2), 0.5)}, "mask must be True where"),

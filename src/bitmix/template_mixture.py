@@ -212,6 +212,11 @@ class TemplateMixture(FittedTemplates):
             return self._noise[:, 0]
         return self._noise[0] if self.noise_model == "feature" else self._noise
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {
             "means": self.means_,

@@ -105,7 +105,7 @@ def fixed_weights(sample_weight: ArrayLike, m: int) -> tuple[Ints, int]:
         )
     total = float(w.sum())
     if total == 0:
-        raise InputError("sample_weight must not be 0 for every row")
+        raise InputError("sample_weight must not be zero for every row")
     room = _MOST_WEIGHT_BITS - int(np.ceil(np.log2(total + 1)))
     if room < 0:
         raise InputError(

@@ -92,4 +92,6 @@ def as_incomplete_rows(
     if sample_weight is None:
         return bits if known is None else AugmentedRows(bits, known)
     weights, one = fixed_weights(sample_weight, len(bits))
-    return AugmentedRows(bits, known, weights, one)
+    there = weights > 0  # a row of weight 0 is no row
+    known = None if known is None else known[there]
+    return AugmentedRows(bits[there], known, weights[there], one)

@@ -1,0 +1,80 @@
+"""How many templates: planted numbers are found, and none where there are none."""
+
+import numpy as np
+import pytest
+from conftest import random_bits
+
+from bitmix import select_components
+from bitmix.datasets import make_templates, sample_mixture
+from bitmix.errors import InputError
+
+
+def planted(k, q, seed, n=300, m=None):
+    templates = make_templates(k, n, separation=0.2, random_state=seed)
+    weights = np.arange(1, k + 1) / (k * (k + 1) / 2)
+    return sample_mixture(templates, weights, q, m or 60 * k, random_state=seed)[0]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 8])
+def test_the_planted_number_is_chosen(k):
+    """60 bits of 300 apart, q = .05: the lightest template has 13 rows or so, which save 13·60·2.6
+    nats against 300·ln 2 for writing it down; chance does not close such a gap."""
+    found = select_components(planted(k, 0.05, k), range(1, 11), random_state=0)
+    assert found.n_components == k
+    assert [candidate.n_components for candidate in found.candidates] == list(range(1, 11))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_fair_coins_have_one_template(seed):
+    """A second template costs 200·ln 2 = 139 nats. Splitting 100 rows of fair coins into two
+    clusters gains well under half of that, whatever the split."""
+    assert (
+        select_components(random_bits(100, 200, seed), range(1, 5), random_state=0).n_components
+        == 1
+    )
+
+
+def test_every_criterion_is_there_and_one_round_serves_all():
+    X = planted(3, 0.05, 7)
+    for criterion in ("mdl", "icl", "bic", "aic"):
+        found = select_components(X, [2, 3, 4], criterion=criterion, random_state=0)
+        assert found.criterion == criterion
+        best = min(found.candidates, key=lambda c: getattr(c, criterion))
+        assert best.n_components == found.n_components
+    rows = found.table()
+    assert rows[0]["n_components"] == 2
+    assert all(row["icl"] >= row["mdl"] for row in rows)
+    likelihoods = [row["log_likelihood"] for row in rows]
+    assert likelihoods[1] > likelihoods[0]
+
+
+def test_it_is_repeatable_and_takes_missing_cells():
+    X = planted(3, 0.05, 9).to_dense().astype(float)
+    X[np.random.default_rng(0).random(X.shape) < 0.1] = np.nan
+    first, second = (select_components(X, range(1, 6), random_state=4) for _ in range(2))
+    assert first == second
+    assert first.n_components == 3
+
+
+def test_the_plot_marks_the_choice():
+    from matplotlib.figure import Figure
+
+    found = select_components(planted(2, 0.05, 1), range(1, 5), random_state=0)
+    ax = found.plot(Figure().subplots())
+    assert "2 templates" in ax.get_title()
+    assert list(ax.lines[0].get_xdata()) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"k_range": []}, "k_range must hold at least one"),
+        ({"k_range": [0]}, "at least 1"),
+        ({"k_range": [50]}, "at most the number of rows"),
+        ({"criterion": "vibes"}, "criterion must be one of mdl, icl, bic, aic"),
+        ({"noise_model": "pink"}, "noise_model must be one of"),
+    ],
+)
+def test_bad_input_is_named(given, says):
+    with pytest.raises(InputError, match=says):
+        select_components(random_bits(20, 10, 0), **given)
