@@ -17,6 +17,7 @@ from bitmix.noisy import NoiseModel, NoisyTemplates, noise_shape
 from bitmix.rows import Rows
 
 _LEAST_ROWS = 3
+_COOLING = (4, 4, 3, 3, 2, 2, 1, 1)
 _ENOUGH = 5  # starts that agree on the best end: more of them are not needed
 
 
@@ -171,6 +172,8 @@ def _converged(
     shape = noise_shape(settings.noise_model, k, n)
     statistics = expect(rows, start)
     mixture = noise.maximise(statistics, shape, start.templates)
+    if settings.noise_model == "cell":
+        mixture = _cooled(rows, mixture)
     history, converged, before = [first], False, None
     path: list[bytes] = []
     for _ in range(settings.max_iter):
@@ -192,6 +195,17 @@ def _converged(
     if settings.noise_model != "cell":
         ends.update(dict.fromkeys(path, end))
     return end
+
+
+def _cooled(rows: Rows, mixture: NoisyTemplates) -> NoisyTemplates:
+    """EM steps with scores scaled down, less and less: memberships that do not decide too early.
+
+    With a probability for each cell a few hundred columns make every row sure of its first cluster.
+    """
+    for halvings in _COOLING:
+        scores = mixture.scores(missing=rows.layout.missing).scaled_down(halvings)
+        mixture = noise.maximise(summed(rows, scores), mixture.noise.shape, mixture.templates)
+    return mixture
 
 
 def _key(mixture: Mixture | NoisyTemplates) -> bytes:

@@ -4,7 +4,7 @@ Both forms agree to the last bit where both apply: with binary templates every c
 ±step, and const + Σ x·coef is const' - step·D(x, T).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bitmix.kernels import backend
 from bitmix.kernels.bits import Words
@@ -24,6 +24,10 @@ class HammingScores:
     def __call__(self, words: Words) -> Ints:
         return self.const - self.step * backend().hamming(words, self.templates)
 
+    def scaled_down(self, halvings: int) -> "HammingScores":
+        """All scores divided by 2^halvings."""
+        return replace(self, const=self.const >> halvings, step=self.step >> halvings)
+
 
 @dataclass(frozen=True, eq=False)
 class AffineScores:
@@ -35,6 +39,10 @@ class AffineScores:
 
     def __call__(self, words: Words) -> Ints:
         return backend().affine(words, self.const, self.coef)
+
+    def scaled_down(self, halvings: int) -> "AffineScores":
+        """All scores divided by 2^halvings."""
+        return replace(self, const=self.const >> halvings, coef=self.coef >> halvings)
 
 
 Scores = HammingScores | AffineScores
