@@ -20,7 +20,7 @@ from bitmix.theory.limit import vote_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, SubFigure
 
 __all__ = [
     "draw_sheet",
@@ -213,8 +213,8 @@ def save_sheet(
 
 
 def draw_sheet(
-    figure: "Figure", images: Sequence[Any], found: ArrayLike, means: NDArray[np.float64],
-    geometry: GaborGeometry, truth: Sequence[str] | None = None,
+    figure: "Figure | SubFigure", images: Sequence[Any], found: ArrayLike,
+    means: NDArray[np.float64], geometry: GaborGeometry, truth: Sequence[str] | None = None,
 ) -> None:  # fmt: skip
     """`save_sheet` on a figure you give."""
     labels = np.asarray(found)

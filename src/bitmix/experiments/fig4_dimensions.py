@@ -179,7 +179,10 @@ def draw(figure: "Figure", rows: Sequence[dict[str, Any]]) -> None:
             return [m for m, _ in points], [n for _, n in points]
 
         for method in (*METHODS, *CERTIFICATES):
-            ax.plot(*curve(method.label), label=_legend(method), **style(method.label))
+            look = style(method.label)
+            if method is METHODS[0]:  # often hidden under ours
+                look |= {"markersize": 8, "markerfacecolor": "none"}
+            ax.plot(*curve(method.label), label=_legend(method), **look)
         for name, look in CONDITIONS.items():
             full = f"condition {name}" if name.isdigit() else name
             ax.plot(*curve(full), label=full, **look)
