@@ -16,6 +16,7 @@ from bitmix.experiments.methods import KNOWN
 from bitmix.metrics import conditional_entropy, conditional_purity, templates_recovered
 from bitmix.mixture import Mixture
 from bitmix.rows.packed import BitMatrix
+from bitmix.select import select_components
 from bitmix.template_mixture import TemplateMixture
 
 Estimator = TwoRoundEM | ClassicEM | TemplateMixture
@@ -43,6 +44,18 @@ def planted(cell: Cell) -> Result:
         told = {"noise": at["q"], "min_weight": min(weights)}
         found = _estimator(cell, len(truth), told).fit(X).templates_
     return {"recovered": templates_recovered(found, truth)}
+
+
+def chosen(cell: Cell) -> Result:
+    """Sample from known templates, or toss fair coins; how many templates are chosen?"""
+    at = cell.setting
+    if at["templates"] == "coins":
+        bits = np.random.default_rng(cell.seed).integers(2, size=(at["m"], at["n"]), dtype=np.uint8)
+        X = BitMatrix.from_dense(bits)
+    else:
+        X, _ = sample_mixture(_truth(at), at["weights"], at["q"], at["m"], random_state=cell.seed)
+    found = select_components(X, range(1, at["most"] + 1), random_state=cell.seed, **cell.method)
+    return {"n_components": found.n_components}
 
 
 def clusters(cell: Cell) -> Result:
@@ -88,6 +101,7 @@ def failure(cell: Cell) -> Result:
 
 _TASKS: dict[str, Callable[[Cell], Result]] = {
     "planted": planted,
+    "chosen": chosen,
     "clusters": clusters,
     "certified": certified,
     "least": least,
