@@ -16,6 +16,15 @@ from bitmix.kernels.scores import AffineScores, HammingScores, Scores
 Floats = NDArray[np.float64]
 
 
+def check_weights(weights: Floats, k: int) -> None:
+    """One weight a template, none negative, sum 1: for values that come from a file."""
+    weights = np.asarray(weights)
+    if weights.dtype != np.float64 or weights.shape != (k,) or not k:
+        raise InputError(f"weights must be one number for each of {k} templates")
+    if not (np.all(weights >= 0) and abs(weights.sum() - 1) < 1e-6):
+        raise InputError("weights must be positive and sum to 1")
+
+
 @dataclass(frozen=True, eq=False)
 class Mixture:
     """k templates with weights and one noise level.
@@ -39,13 +48,11 @@ class Mixture:
 
     def checked(self) -> "Mixture":
         """Itself, if it is a mixture at all: for values that come from a file."""
-        means, weights = np.asarray(self.means), np.asarray(self.weights)
-        if means.dtype != np.float64 or means.ndim != 2 or not np.all((means >= 0) & (means <= 1)):
+        means = np.asarray(self.means)
+        in_range = means.size and np.all((means >= 0) & (means <= 1))
+        if means.dtype != np.float64 or means.ndim != 2 or not in_range:
             raise InputError("means must be a table of numbers from 0 to 1")
-        if weights.dtype != np.float64 or weights.shape != means.shape[:1] or not means.size:
-            raise InputError(f"weights must be one number for each of {len(means)} templates")
-        if not (np.all(weights >= 0) and abs(weights.sum() - 1) < 1e-6):
-            raise InputError("weights must be positive and sum to 1")
+        check_weights(self.weights, len(means))
         checks.noise(self.noise)
         return self
 

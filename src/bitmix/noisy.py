@@ -21,7 +21,7 @@ from bitmix.kernels import fixed
 from bitmix.kernels.bits import pack, words_for
 from bitmix.kernels.fixed import Ints
 from bitmix.kernels.scores import AffineScores, HammingScores, Scores
-from bitmix.mixture import Floats
+from bitmix.mixture import Floats, check_weights
 
 NoiseModel = Literal["shared", "component", "feature", "cell"]
 NOISE_MODELS = ("shared", "component", "feature", "cell")
@@ -51,13 +51,10 @@ class NoisyTemplates:
 
     def checked(self) -> "NoisyTemplates":
         """Itself, if it is such a mixture at all: for values that come from a file."""
-        P, w, v = self.templates, self.weights, self.noise
+        P, v = self.templates, self.noise
         if P.ndim != 2 or P.dtype != np.uint8 or not P.size or P.max() > 1:
             raise InputError("templates must be a table of 0 and 1")
-        if w.dtype != np.float64 or w.shape != P.shape[:1]:
-            raise InputError(f"weights must be one number for each of {len(P)} templates")
-        if not (np.all(w >= 0) and abs(w.sum() - 1) < 1e-6):
-            raise InputError("weights must be positive and sum to 1")
+        check_weights(self.weights, len(P))
         k, n = P.shape
         if v.dtype != np.float64 or v.shape not in ((1, 1), (k, 1), (1, n), (k, n)):
             raise InputError(f"noise must be numbers that stretch to {P.shape}, got {v.shape}")

@@ -13,7 +13,6 @@ from bitmix.em import predict
 from bitmix.em.template import SeededRound, Settings, TemplateFit, fit_templates
 from bitmix.errors import InputError
 from bitmix.kernels import num_threads
-from bitmix.noisy import as_noise_model
 from bitmix.progress import progress
 from bitmix.randomness import seed_of, stream
 from bitmix.rows import Rows
@@ -107,12 +106,7 @@ def select_components(
     """
     if criterion not in CRITERIA:
         raise InputError(f"criterion must be one of {', '.join(CRITERIA)}, got {criterion!r}")
-    settings = Settings(
-        noise_model=as_noise_model(noise_model),
-        n_init=checks.whole(n_init, "n_init", least=1),
-        max_iter=checks.whole(max_iter, "max_iter", least=1),
-        tol=checks.between(tol, "tol", -math.ulp(0.0), math.inf),
-    )
+    settings = Settings.checked(noise_model, n_init, max_iter, tol)
     rows = as_incomplete_rows(X, binarize)
     wanted = sorted({checks.components(k, rows.shape[0]) for k in k_range})
     if not wanted:

@@ -1,7 +1,6 @@
 """TemplateMixture: the estimator to start with."""
 
 import itertools
-import math
 import warnings
 from typing import Any, Self
 
@@ -15,7 +14,7 @@ from bitmix.em.template import SeededRound, Settings, TemplateFit, fit_templates
 from bitmix.errors import DuplicateTemplatesWarning
 from bitmix.fitted import FittedTemplates
 from bitmix.mixture import Floats
-from bitmix.noisy import NoisyTemplates, as_noise_model
+from bitmix.noisy import NoisyTemplates
 from bitmix.randomness import seed_of, stream
 from bitmix.rows import Rows
 from bitmix.rows.protocol import as_incomplete_rows
@@ -146,7 +145,7 @@ class TemplateMixture(FittedTemplates):
         mask : array-like of bool, shape (m, n), optional
             True where a cell is missing.
         """
-        settings = self._settings()
+        settings = Settings.checked(self.noise_model, self.n_init, self.max_iter, self.tol)
         rows = as_incomplete_rows(X, self.binarize, mask=mask, sample_weight=sample_weight)
         k = checks.components(self.n_components, rows.shape[0])
         seed = seed_of(self.random_state)
@@ -162,14 +161,6 @@ class TemplateMixture(FittedTemplates):
         self.seed_, self.n_seeds_ = seed, n_seeds
         self._keep(fit)
         return self
-
-    def _settings(self) -> Settings:
-        return Settings(
-            noise_model=as_noise_model(self.noise_model),
-            n_init=checks.whole(self.n_init, "n_init", least=1),
-            max_iter=checks.whole(self.max_iter, "max_iter", least=1),
-            tol=checks.between(self.tol, "tol", -math.ulp(0.0), math.inf),
-        )
 
     def _sample(self, rows: Rows, rng: np.random.Generator) -> Rows:
         """A random sample of the rows, or all of them if they are few."""

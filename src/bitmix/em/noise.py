@@ -12,17 +12,15 @@ level: no probability is 0 or 1.
 """
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bitmix.em.step import Statistics, expect
+from bitmix.em.step import Statistics
 from bitmix.kernels import fixed
 from bitmix.kernels.fixed import Ints
 from bitmix.mixture import Floats
 from bitmix.noisy import NoisyTemplates
-from bitmix.rows import Rows
 
 PRIOR = 0.5
 """a: pseudo-counts, in rows."""
@@ -57,12 +55,3 @@ def log_prior(mixture: NoisyTemplates) -> float:
     """a·Σ ln ν(1-ν), the last term of the objective."""
     v = mixture.noise
     return PRIOR * math.fsum((np.log(v) + np.log1p(-v)).ravel().tolist())
-
-
-def steps(rows: Rows, mixture: NoisyTemplates) -> Iterator[tuple[NoisyTemplates, Statistics]]:
-    """EM steps without end: the mixture after each, and the statistics it was made from."""
-    shape = mixture.noise.shape
-    while True:
-        statistics = expect(rows, mixture)
-        mixture = maximise(statistics, shape, mixture.templates)
-        yield mixture, statistics

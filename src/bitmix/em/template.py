@@ -4,16 +4,18 @@ import math
 from collections import Counter
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bitmix import checks
 from bitmix.em import noise, prune, seeds, starts
 from bitmix.em.result import Round
 from bitmix.em.step import Statistics, em_step, expect, maximise, mean_scores, summed
 from bitmix.kernels import fixed
 from bitmix.mixture import Mixture
-from bitmix.noisy import NoiseModel, NoisyTemplates, noise_shape
+from bitmix.noisy import NoiseModel, NoisyTemplates, as_noise_model, noise_shape
 from bitmix.rows import Rows
 
 _LEAST_ROWS = 3
@@ -31,6 +33,16 @@ class Settings:
     tol: float
     soft_steps: int = 10
     """EM steps on real-valued means before the first rounding, at most."""
+
+    @classmethod
+    def checked(cls, noise_model: Any, n_init: Any, max_iter: Any, tol: Any) -> "Settings":
+        """From what a user gave."""
+        return cls(
+            noise_model=as_noise_model(noise_model),
+            n_init=checks.whole(n_init, "n_init", least=1),
+            max_iter=checks.whole(max_iter, "max_iter", least=1),
+            tol=checks.between(tol, "tol", -math.ulp(0.0), math.inf),
+        )
 
 
 @dataclass(frozen=True, eq=False)
