@@ -22,7 +22,7 @@ THEIRS = classic(10, 10, noise=KNOWN).params
 LEVEL = 0.05
 
 
-def grids(runs: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def grids() -> Iterator[tuple[str, dict[str, Any]]]:
     """Grid A: the dogs. B: the paper's pair. C: k random templates, weights ∝ 1 … k."""
     for q in (0.1, 0.2):
         for w in (0.4, 0.2):
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cells whose name starts so")
     parser.add_argument("--store", type=Path, default=Path("quality.sqlite"))
     args = parser.parse_args()
-    cells = [(name, at) for name, at in grids(args.runs) if name.startswith(args.only)]
+    cells = [(name, at) for name, at in grids() if name.startswith(args.only)]
     seeds = range(args.first_seed, args.first_seed + args.runs)
     sweeps = [
         ask([Cell("planted", at, method, seed) for seed in seeds])

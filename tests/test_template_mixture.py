@@ -428,3 +428,6 @@ def test_damaged_noise_is_refused(tmp_path):
         modelfile.write(tmp_path / "b.model", header, {**arrays, "noise": wrong})
         with pytest.raises(FileFormatError, match="damaged"):
             TemplateMixture.load(tmp_path / "b.model")
+    modelfile.write(tmp_path / "b.model", header, {**arrays, "means": arrays["means"][:, :9]})
+    with pytest.raises(FileFormatError, match="means must be"):
+        TemplateMixture.load(tmp_path / "b.model")

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bitmix import checks
 from bitmix.em import seeds
 from bitmix.em.template import SeededRound, Settings, TemplateFit, fit_templates, on_all_rows
-from bitmix.errors import DuplicateTemplatesWarning
+from bitmix.errors import DuplicateTemplatesWarning, InputError
 from bitmix.fitted import FittedTemplates
 from bitmix.mixture import Floats
 from bitmix.noisy import NoisyTemplates
@@ -187,11 +187,12 @@ class TemplateMixture(FittedTemplates):
     def _set(self, mixture: NoisyTemplates, means: Floats) -> None:
         self.templates_, self.weights_ = mixture.templates, mixture.weights
         self.means_, self._noise = means, mixture.noise
-        self.duplicates_ = [
-            (i, j)
-            for i, j in itertools.combinations(range(mixture.n_components), 2)
-            if np.array_equal(mixture.templates[i], mixture.templates[j])
-        ]
+        equal: dict[bytes, list[int]] = {}
+        for i, template in enumerate(mixture.templates):
+            equal.setdefault(template.tobytes(), []).append(i)
+        self.duplicates_ = sorted(
+            pair for group in equal.values() for pair in itertools.combinations(group, 2)
+        )
 
     @property
     def noise_(self) -> Any:
@@ -218,7 +219,12 @@ class TemplateMixture(FittedTemplates):
 
     def _set_arrays(self, arrays: dict[str, NDArray[Any]]) -> None:
         mixture = NoisyTemplates(arrays["templates"], arrays["weights"], arrays["noise"]).checked()
-        self._set(mixture, arrays["means"])
+        means = arrays["means"]
+        if means.shape != mixture.templates.shape or not np.all((means >= 0) & (means <= 1)):
+            raise InputError(
+                f"means must be numbers from 0 to 1 of shape {mixture.templates.shape}"
+            )
+        self._set(mixture, means)
 
     def _rows(self, X: Any) -> Rows:
         check_is_fitted(self)

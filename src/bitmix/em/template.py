@@ -57,7 +57,7 @@ class TemplateFit:
     n_agreeing: int
     """How many starts ended with the same templates."""
     n_starts: int
-    """How many distinct starts there were."""
+    """How many distinct starts were run."""
 
     @property
     def n_iter(self) -> int:
