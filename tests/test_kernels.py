@@ -176,3 +176,10 @@ def test_wrong_settings_are_named(monkeypatch):
         kernels.num_threads()
     monkeypatch.setenv("BITMIX_NUM_THREADS", "3")
     assert kernels.num_threads() == 3
+
+
+@pytest.mark.parametrize("x", [1.0, 0.5, 0.75, 1 - 2**-53, 5e-324, 1e-300, 0.1, 1 / 3, 0.49999])
+def test_wide_logarithm_is_within_its_bound(x):
+    with localcontext(prec=60):
+        exact = Decimal(x).ln() * 2**128
+        assert abs(fixed.wide_log(*x.as_integer_ratio()) - exact) < 2**38

@@ -1,8 +1,6 @@
 """Mixture: the model of Section 2.1 as a frozen value, and its scores as integers."""
 
-import math
 from dataclasses import dataclass, replace
-from decimal import Decimal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,13 +106,13 @@ class Mixture:
         filled up to whole words; an unknown cell adds nothing.
         """
         n = self.n_features
-        with fixed.exactly():
-            right, wrong = fixed.ln(1 - Decimal(self.noise)), fixed.ln(self.noise)
-            bits = fixed.score_bits(n * (2 * math.ceil(right - wrong) + 1) + 800)
-            step = fixed.to_units(right - wrong, bits)
-            log_weights = self._log_weights(step, bits)
-            at_template = fixed.to_units(n * right, bits)
-            known = fixed.to_units(right, bits)
+        flips, of = self.noise.as_integer_ratio()
+        right, wrong = fixed.wide_log(of - flips, of), fixed.wide_log(flips, of)
+        bits = fixed.score_bits(n * (2 * fixed.ceiling(right - wrong) + 1) + 800)
+        step = fixed.to_units(right - wrong, bits)
+        log_weights = self._log_weights(step, bits)
+        at_template = fixed.to_units(n * right, bits)
+        known = fixed.to_units(right, bits)
         if missing:
             distance, half = np.rint(self.means * float(step)).astype(np.int64), 64 * words_for(n)
             coef = np.zeros((self.n_components, 2 * half), dtype=np.int64)
@@ -130,6 +128,10 @@ class Mixture:
 
     def _log_weights(self, step: int, bits: int) -> fixed.Ints:
         """ln w_i in units of 2^-bits; that of weight 0 a full range below the others."""
-        logs = {w: fixed.to_units(fixed.ln(w), bits) for w in set(self.weights.tolist()) if w}
+        logs = {
+            w: fixed.to_units(fixed.wide_log(*w.as_integer_ratio()), bits)
+            for w in set(self.weights.tolist())
+            if w
+        }
         lowest = min(logs.values()) - self.n_features * step - ((fixed.CUT_NATS + 1) << bits)
         return np.array([logs.get(w, lowest) for w in self.weights.tolist()], dtype=np.int64)

@@ -12,25 +12,25 @@ from bitmix.mixture import Floats
 _SCALE = 1 << 20
 
 
-def distances(means: Floats, mass: Ints, *, debiased: bool) -> Ints:
-    """Expected Hamming distances Σ S(1-T) + T(1-S) between templates, in whole units.
+def distances(means: Floats, mass: Ints) -> tuple[Ints, Ints]:
+    """Expected Hamming distances Σ S(1-T) + T(1-S) between templates, in whole units: debiased,
+    and as they are.
 
-    `debiased` takes off what the scatter within the two clusters adds: v = c/(c-1)·ΣT(1-T), c the
-    rows of the cluster. Means are rounded so coarsely that every product and sum is a whole number
-    below 2^53: the matrix product is exact whatever order it is computed in.
+    Debiased ones have taken off what the scatter within the two clusters adds: v = c/(c-1)·ΣT(1-T),
+    c the rows of the cluster. Means are rounded so coarsely that every product and sum is a whole
+    number below 2^53: the matrix product is exact whatever order it is computed in.
     """
     bits = min(20, (52 - math.ceil(math.log2(means.shape[1] + 1))) // 2)
     one = 1 << bits
     T = np.rint(means * one)
-    sums = T.sum(axis=1) * one
-    between = sums[:, None] + sums[None, :] - 2 * (T @ T.T)
-    if debiased:
-        rows = np.maximum(mass, 2 << fixed.SHARE_BITS)  # a lone row tells nothing of its scatter
-        within = np.rint((sums - (T * T).sum(axis=1)) * (rows / (rows - (1 << fixed.SHARE_BITS))))
-        between = np.maximum(between - within[:, None] - within[None, :], 0)
-    found: Ints = between.astype(np.int64)
-    np.fill_diagonal(found, 0)
-    return found
+    sums, products = T.sum(axis=1) * one, T @ T.T
+    plain = sums[:, None] + sums[None, :] - 2 * products
+    rows = np.maximum(mass, 2 << fixed.SHARE_BITS)  # a lone row tells nothing of its scatter
+    within = np.rint((sums - np.diag(products)) * (rows / (rows - (1 << fixed.SHARE_BITS))))
+    debiased = np.maximum(plain - within[:, None] - within[None, :], 0)
+    np.fill_diagonal(plain, 0)
+    np.fill_diagonal(debiased, 0)
+    return debiased.astype(np.int64), plain.astype(np.int64)
 
 
 def spread(apart: Ints, mass: Ints, k: int, rng: np.random.Generator) -> NDArray[np.intp]:

@@ -132,7 +132,7 @@ def _prunings(
     """k of the survivors, time and again; every other time by debiased distances; none twice."""
     alive = prune.survivors(seeded.mixture, k)
     means, mass = seeded.mixture.means[alive], seeded.statistics.mass[alive]
-    tables = [starts.distances(means, mass, debiased=debiased) for debiased in (True, False)]
+    tables = starts.distances(means, mass)
     seen: set[tuple[int, ...]] = set()
     for number in range(n_init):
         chosen = starts.spread(tables[number % 2], mass, k, rng)

@@ -29,9 +29,81 @@ for _name in ("CUT_NATS", "EXP_BITS", "LN2_48", "LOG_BITS", "SHARE_BITS"):
 
 _SHARE_ONE = 1 << SHARE_BITS
 _FRACTION_MASK = (1 << LOG_BITS) - 1
-_TABLE_ENTRIES = (
-    1 << 15
-)  # sums kept per tile of columns: 256 KiB, to stay in the second-level cache
+
+# A sum over the bits of a row goes through tables of all 256 cases of 8 columns, for a few
+# components at a time: a vector of `_LANES` whole numbers that the processor adds at once.
+_LANES = 4
+_CASES = 256
+_LINES = 8 * _CASES  # lines of a table for one word
+_TILE = 4  # words a table serves at a time: 256 KiB, to stay in the second-level cache
+_FEW_SHARES = 800  # as many are summed bit by bit before a table is made and folded
+
+_INT = ir.IntType(64)
+_VECTOR = ir.VectorType(_INT, _LANES)
+
+
+def _data(context: Any, builder: Any, signature: Any, args: Any, number: int) -> Any:
+    return context.make_array(signature.args[number])(context, builder, args[number]).data
+
+
+def _lanes_at(builder: Any, data: Any, index: Any) -> Any:
+    return builder.bitcast(builder.gep(data, [index]), _VECTOR.as_pointer())
+
+
+def _cases_of(builder: Any, word: Any, first: Any) -> Any:
+    """Where the lanes of each of the 8 octets of a word start in a table, its first line given."""
+    for octet in range(8):
+        shifted = builder.lshr(word, ir.Constant(_INT, 8 * octet))
+        case = builder.and_(shifted, ir.Constant(_INT, _CASES - 1))
+        line = builder.add(first, builder.add(case, ir.Constant(_INT, _CASES * octet)))
+        yield builder.mul(line, ir.Constant(_INT, _LANES))
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _add_lanes(typing_context: Any, out: Any, to: Any, a: Any, i: Any, b: Any, j: Any) -> Any:
+    """out[to : to+4] = a[i : i+4] + b[j : j+4], places counted in the flat arrays."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        into, x, y = (_data(context, builder, signature, args, number) for number in (0, 2, 4))
+        total = builder.add(
+            builder.load(_lanes_at(builder, x, args[3]), align=8),
+            builder.load(_lanes_at(builder, y, args[5]), align=8),
+        )
+        builder.store(total, _lanes_at(builder, into, args[1]), align=8)
+        return context.get_dummy_value()
+
+    return types.void(out, types.int64, a, types.int64, b, types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _add_cases(typing_context: Any, out: Any, to: Any, table: Any, first: Any, word: Any) -> Any:
+    """out[to : to+4] += the table's lanes for the 8 octets of the word."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        into, lines = (_data(context, builder, signature, args, number) for number in (0, 2))
+        place = _lanes_at(builder, into, args[1])
+        total = builder.load(place, align=8)
+        for index in _cases_of(builder, args[4], args[3]):
+            total = builder.add(total, builder.load(_lanes_at(builder, lines, index), align=8))
+        builder.store(total, place, align=8)
+        return context.get_dummy_value()
+
+    return types.void(out, types.int64, table, types.int64, types.uint64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _add_to_cases(typing_context: Any, table: Any, first: Any, word: Any, a: Any, i: Any) -> Any:
+    """The table's lanes for each of the 8 octets of the word += a[i : i+4]."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        lines, x = (_data(context, builder, signature, args, number) for number in (0, 3))
+        added = builder.load(_lanes_at(builder, x, args[4]), align=8)
+        for index in _cases_of(builder, args[2], args[1]):
+            place = _lanes_at(builder, lines, index)
+            builder.store(builder.add(builder.load(place, align=8), added), place, align=8)
+        return context.get_dummy_value()
+
+    return types.void(table, types.int64, types.uint64, a, types.int64), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
@@ -52,18 +124,32 @@ def hamming(words: Words, templates: Words) -> Ints:
 
 def affine(words: Words, const: Ints, coef: Ints) -> Ints:
     """See `reference.affine`."""
-    out = np.empty((len(words), len(const)), dtype=np.int64)
-    padded = np.zeros((64 * words.shape[1], len(const)), dtype=np.int64)
-    padded[: coef.shape[1]] = coef.T
-    _affine(np.ascontiguousarray(words), np.ascontiguousarray(const), padded, out)
-    return out
+    k = len(const)
+    padded = np.zeros((64 * words.shape[1], _padded(k)), dtype=np.int64)
+    padded[: coef.shape[1], :k] = coef.T
+    out = np.zeros((len(words), _padded(k)), dtype=np.int64)
+    out[:, :k] = const
+    _affine(np.ascontiguousarray(words), padded, out)
+    return out[:, :k]
 
 
 def column_sums(words: Words, shares: Ints, n_columns: int) -> Ints:
-    """See `reference.column_sums`."""
-    out = np.zeros((shares.shape[1], 64 * words.shape[1]), dtype=np.int64)
-    _column_sums(np.ascontiguousarray(words), np.ascontiguousarray(shares), out)
-    return out[:, :n_columns]
+    """See `reference.column_sums`. Rows that one component has whole are counted, others summed."""
+    k = shares.shape[1]
+    words, shares = np.ascontiguousarray(words), np.ascontiguousarray(shares)
+    out = np.zeros((_padded(k), 64 * words.shape[1]), dtype=np.int64)
+    n_shares = _count_whole(words, shares, out)
+    if n_shares:
+        padded = shares
+        if k % _LANES:
+            padded = np.zeros((len(shares), _padded(k)), dtype=np.int64)
+            padded[:, :k] = shares
+        _sum_shares(words, padded, out)
+    return out[:k, :n_columns]
+
+
+def _padded(k: int) -> int:
+    return -(-k // _LANES) * _LANES
 
 
 def posteriors(scores: Ints, bits: int, tables: Tables) -> tuple[Ints, Ints, Ints]:
@@ -85,38 +171,89 @@ def _hamming(words, templates, out):  # type: ignore[no-untyped-def]
             out[row, i] = distance
 
 
-@njit(types.void(_WORDS, _INTS1, _INTS2, _OUT2), nogil=True, cache=True)
-def _affine(words, const, coef, out):  # type: ignore[no-untyped-def]
-    """Sums of 8 columns at a time from tables of all 256 cases, made for a tile of columns."""
-    rows, k = out.shape
-    octets = 8 * words.shape[1]
-    tile = max(1, min(octets, _TABLE_ENTRIES // (256 * k)))
-    table = np.empty((tile, 256, k), dtype=np.int64)
-    for row in range(rows):
-        for i in range(k):
-            out[row, i] = const[i]
-    for start in range(0, octets, tile):
-        stop = min(start + tile, octets)
-        for o in range(start, stop):
-            for i in range(k):
-                table[o - start, 0, i] = 0
-            for bit in range(8):
-                for case in range(1 << bit):
-                    for i in range(k):
-                        table[o - start, (1 << bit) + case, i] = (
-                            table[o - start, case, i] + coef[8 * o + bit, i]
-                        )
-        for row in range(rows):
-            for o in range(start, stop):
-                case = (words[row, o >> 3] >> np.uint64(8 * (o & 7))) & np.uint64(255)
-                for i in range(k):
-                    out[row, i] += table[o - start, case, i]
-
-
 @njit(types.void(_WORDS, _INTS2, _OUT2), nogil=True, cache=True)
-def _column_sums(words, shares, out):  # type: ignore[no-untyped-def]
-    for row in range(words.shape[0]):
-        for i in range(shares.shape[1]):
+def _affine(words, coef, out):  # type: ignore[no-untyped-def]
+    rows, k = out.shape
+    n_words = words.shape[1]
+    table = np.empty((_TILE * _LINES, _LANES), dtype=np.int64)
+    for first in range(0, k, _LANES):
+        for start in range(0, n_words, _TILE):
+            stop = min(start + _TILE, n_words)
+            for octet in range(8 * (stop - start)):
+                line = _CASES * octet
+                for lane in range(_LANES):
+                    table[line, lane] = 0
+                for bit in range(8):
+                    column = 64 * start + 8 * octet + bit
+                    for case in range(1 << bit):
+                        _add_lanes(
+                            table, _LANES * (line + (1 << bit) + case),
+                            table, _LANES * (line + case),
+                            coef, column * k + first,
+                        )  # fmt: skip
+            for row in range(rows):
+                for w in range(start, stop):
+                    _add_cases(out, row * k + first, table, _LINES * (w - start), words[row, w])
+
+
+@njit(inline="always")
+def _full_adder(a, b, c):  # type: ignore[no-untyped-def]
+    either = a ^ b
+    return either ^ c, (a & b) | (either & c)
+
+
+@njit(types.void(_WORDS, _INTS1, _OUT1), nogil=True, cache=True)
+def _count_bits(words, chosen, out):  # type: ignore[no-untyped-def]
+    """out += a whole share for each bit of the chosen rows, by counters of 64 columns at once.
+
+    Bit s of plane p is digit p of the count of column s. Full adders take 8 rows at a time:
+    a + b + c of three bits is their exclusive or, and twice their majority.
+    """
+    n_words, rows = words.shape[1], len(chosen)
+    n_planes = 3
+    while rows >> n_planes != 0:
+        n_planes += 1
+    planes = np.zeros((n_planes, n_words), dtype=np.uint64)
+    at = 0
+    while at + 8 <= rows:
+        r0, r1, r2, r3 = chosen[at], chosen[at + 1], chosen[at + 2], chosen[at + 3]
+        r4, r5, r6, r7 = chosen[at + 4], chosen[at + 5], chosen[at + 6], chosen[at + 7]
+        for w in range(n_words):
+            ones, two_a = _full_adder(planes[0, w], words[r0, w], words[r1, w])
+            ones, two_b = _full_adder(ones, words[r2, w], words[r3, w])
+            ones, two_c = _full_adder(ones, words[r4, w], words[r5, w])
+            planes[0, w], two_d = _full_adder(ones, words[r6, w], words[r7, w])
+            twos, four_a = _full_adder(planes[1, w], two_a, two_b)
+            planes[1, w], four_b = _full_adder(twos, two_c, two_d)
+            planes[2, w], eight = _full_adder(planes[2, w], four_a, four_b)
+            plane = 3
+            while eight != 0:
+                before = planes[plane, w]
+                planes[plane, w] = before ^ eight
+                eight &= before
+                plane += 1
+        at += 8
+    for row in chosen[at:]:
+        for w in range(n_words):
+            carry = words[row, w]
+            plane = 0
+            while carry != 0:
+                before = planes[plane, w]
+                planes[plane, w] = before ^ carry
+                carry &= before
+                plane += 1
+    for w in range(n_words):
+        for plane in range(n_planes):
+            word = planes[plane, w]
+            for bit in range(64):
+                is_set = np.int64((word >> np.uint64(bit)) & np.uint64(1))
+                out[64 * w + bit] += is_set << (plane + SHARE_BITS)
+
+
+@njit(types.void(_WORDS, _INTS1, _INTS2, types.int64, _OUT2), nogil=True, cache=True)
+def _sum_bits(words, chosen, shares, first, out):  # type: ignore[no-untyped-def]
+    for row in chosen:
+        for i in range(first, first + _LANES):
             share = shares[row, i]
             if share == 0:
                 continue
@@ -125,6 +262,87 @@ def _column_sums(words, shares, out):  # type: ignore[no-untyped-def]
                 for bit in range(64):
                     is_set = np.int64((word >> np.uint64(bit)) & np.uint64(1))
                     out[i, 64 * w + bit] += share & -is_set
+
+
+@njit(types.void(_WORDS, _INTS1, _INTS2, types.int64, _OUT2), nogil=True, cache=True)
+def _sum_by_cases(words, chosen, shares, first, out):  # type: ignore[no-untyped-def]
+    """Shares are summed by the case each octet is in; the 256 cases are then folded into 8 bits."""
+    k, n_words = shares.shape[1], words.shape[1]
+    table = np.empty((_TILE * _LINES, _LANES), dtype=np.int64)
+    sums = np.empty((64 * _TILE, _LANES), dtype=np.int64)
+    for start in range(0, n_words, _TILE):
+        stop = min(start + _TILE, n_words)
+        table[: _LINES * (stop - start)] = 0
+        sums[:] = 0
+        for row in chosen:
+            for w in range(start, stop):
+                _add_to_cases(table, _LINES * (w - start), words[row, w], shares, row * k + first)
+        for octet in range(8 * (stop - start)):
+            half = _CASES >> 1
+            for bit in range(7, -1, -1):
+                column = _LANES * (8 * octet + bit)
+                for case in range(half):
+                    low = _LANES * (_CASES * octet + case)
+                    high = low + _LANES * half
+                    _add_lanes(sums, column, sums, column, table, high)
+                    _add_lanes(table, low, table, low, table, high)
+                half >>= 1
+        for lane in range(_LANES):
+            for column in range(64 * (stop - start)):
+                out[first + lane, 64 * start + column] += sums[column, lane]
+
+
+@njit(types.int64(_WORDS, _INTS2, _OUT2), nogil=True, cache=True)
+def _count_whole(words, shares, out):  # type: ignore[no-untyped-def]
+    """Count the bits of rows that one component has whole; how many shares the others have."""
+    rows, k = shares.shape
+    owner = np.full(rows, -1, dtype=np.int64)
+    ends = np.zeros(k + 1, dtype=np.int64)
+    n_shares = 0
+    for row in range(rows):
+        some = 0
+        for i in range(k):
+            some += shares[row, i] != 0
+            if shares[row, i] == _SHARE_ONE:
+                owner[row] = i
+        if owner[row] >= 0 and some == 1:
+            ends[owner[row] + 1] += 1
+        else:
+            owner[row] = -1
+            n_shares += some
+    for i in range(k):
+        ends[i + 1] += ends[i]
+    chosen = np.empty(rows, dtype=np.int64)
+    places = ends.copy()
+    for row in range(rows):
+        if owner[row] >= 0:
+            chosen[places[owner[row]]] = row
+            places[owner[row]] += 1
+    for i in range(k):
+        if ends[i + 1] > ends[i]:
+            _count_bits(words, chosen[ends[i] : ends[i + 1]], out[i])
+    return n_shares
+
+
+@njit(types.void(_WORDS, _INTS2, _OUT2), nogil=True, cache=True)
+def _sum_shares(words, shares, out):  # type: ignore[no-untyped-def]
+    rows, k = shares.shape
+    chosen = np.empty(rows, dtype=np.int64)
+    for first in range(0, k, _LANES):
+        found = n_shares = 0
+        for row in range(rows):
+            some = 0
+            for lane in range(_LANES):
+                share = shares[row, first + lane]
+                some += (share != 0) & (share != _SHARE_ONE)
+            if some > 0:
+                chosen[found] = row
+                found += 1
+                n_shares += some
+        if n_shares >= _FEW_SHARES:
+            _sum_by_cases(words, chosen[:found], shares, first, out)
+        else:
+            _sum_bits(words, chosen[:found], shares, first, out)
 
 
 @njit(types.int64(types.int64, _INTS1), nogil=True, cache=True)
@@ -151,31 +369,33 @@ def _posteriors(scores, bits, coarse, fine, logs, shares, whole, fraction):  # t
     cut = CUT_NATS << bits
     shift = bits - LOG_BITS
     for row in range(rows):
-        best = 0
+        top = scores[row, 0]
         for i in range(1, k):
-            if scores[row, i] > scores[row, best]:
-                best = i
-        top = scores[row, best]
+            top = max(top, scores[row, i])
 
-        total = 0
+        best, total, alive = -1, 0, 0
         for i in range(k):
             gap = top - scores[row, i]
             e = 0
             if gap < cut:
+                if gap == 0 and best < 0:
+                    best = i
                 gap = gap >> shift if shift >= 0 else gap << -shift
                 e = coarse[gap >> 26] * fine[(gap >> 16) & 1023]
                 e = (e + (1 << (EXP_BITS - 1))) >> EXP_BITS
                 e -= (e * (gap & 0xFFFF) + (1 << (LOG_BITS - 1))) >> LOG_BITS
+                total += e
+                alive += 1
             shares[row, i] = e
-            total += e
 
         given = 0
-        for i in range(k):
-            e = shares[row, i]
-            if e != 0:
-                shares[row, i] = (e << SHARE_BITS) // total
-                if i != best:
-                    given += shares[row, i]
+        if alive > 1:
+            for i in range(k):
+                e = shares[row, i]
+                if e != 0:
+                    shares[row, i] = (e << SHARE_BITS) // total
+                    if i != best:
+                        given += shares[row, i]
         shares[row, best] = _SHARE_ONE - given
 
         nats = top >> bits

@@ -32,6 +32,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from functools import cache
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -80,11 +81,13 @@ def _powers(steps_per_nat: int, count: int) -> Ints:
 
 
 def _logs() -> Ints:
-    value, entries = 0, []
-    for t in range(1024):
-        entries.append(_round_shift(value, _WORK - LOG_BITS))
-        value += _log_step(1024 + t)
-    return np.array(entries, dtype=np.int64)
+    return np.array([_round_shift(log, _WORK - LOG_BITS) for log in _wide_logs()[:-1]])
+
+
+@cache
+def _wide_logs() -> tuple[int, ...]:
+    """ln(1 + t/1024), t = 0 … 1024, in units of 2^-128."""
+    return tuple(accumulate((_log_step(1024 + t) for t in range(1024)), initial=0))
 
 
 def _log_step(t: int) -> int:
@@ -114,9 +117,33 @@ def ln(x: float | Decimal) -> Decimal:
     return Decimal(x).ln()
 
 
-def to_units(value: Decimal, bits: int) -> int:
-    """The nearest whole number of units of 2^-bits. Use within `exactly`."""
-    return int((value * (1 << bits)).to_integral_value())
+def wide_log(numerator: int, denominator: int) -> int:
+    """ln of a ratio in units of 2^-128, within 2^-90; the denominator is a power of two.
+
+    With x = 2^e·(1 + t/1024)·(1 + z)/(1 - z), |z| < 2^-11: what is left out of the series of
+    2·artanh z is below z^9.
+    """
+    logs, bits = _wide_logs(), numerator.bit_length()
+    lead = numerator << max(0, 11 - bits)
+    edge = (lead >> (lead.bit_length() - 11)) << (lead.bit_length() - 11)
+    t = (edge >> (edge.bit_length() - 11)) - 1024
+    z = ((lead - edge) << _WORK) // (lead + edge)
+    square = z * z >> _WORK
+    series, power = z, z
+    for odd in (3, 5, 7):
+        power = power * square >> _WORK
+        series += power // odd
+    return (bits - denominator.bit_length()) * logs[-1] + logs[t] + 2 * series
+
+
+def ceiling(wide: int) -> int:
+    """From units of 2^-128 to a whole number, rounded up."""
+    return -(-wide >> _WORK)
+
+
+def to_units(wide: int, bits: int) -> int:
+    """From units of 2^-128 to the nearest whole number of units of 2^-bits."""
+    return _round_shift(wide, _WORK - bits)
 
 
 def log_of_lead(lead: Ints, logs: Ints) -> Ints:

@@ -1,10 +1,9 @@
 """The definition of every kernel, in plain NumPy. Also the fallback where numba is missing."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from bitmix.kernels.bits import Words, unpack
+from bitmix.kernels import exact
+from bitmix.kernels.bits import Words
 from bitmix.kernels.fixed import (
     CUT_NATS,
     EXP_BITS,
@@ -15,8 +14,6 @@ from bitmix.kernels.fixed import (
     Tables,
     log_of_lead,
 )
-
-_TILE = 64  # columns expanded at a time: one word, so that a block of bits is never expanded whole
 
 
 def hamming(words: Words, templates: Words) -> Ints:
@@ -30,16 +27,16 @@ def hamming(words: Words, templates: Words) -> Ints:
 def affine(words: Words, const: Ints, coef: Ints) -> Ints:
     """const_i + Σ_s x_s·coef_is, shape (rows, components)."""
     out = np.tile(const, (len(words), 1))
-    for start, bits in _tiles(words, coef.shape[1]):
-        out += bits @ coef[:, start : start + bits.shape[1]].T
+    for start, bits in exact.tiles(words, coef.shape[1]):
+        out += exact.product(coef[:, start : start + bits.shape[1]], bits.T).T
     return out
 
 
 def column_sums(words: Words, shares: Ints, n_columns: int) -> Ints:
     """Σ_x share_i(x)·x_s, shape (components, columns)."""
     out = np.empty((shares.shape[1], n_columns), dtype=np.int64)
-    for start, bits in _tiles(words, n_columns):
-        out[:, start : start + bits.shape[1]] = shares.T @ bits
+    for start, bits in exact.tiles(words, n_columns):
+        out[:, start : start + bits.shape[1]] = exact.product(shares.T, bits)
     return out
 
 
@@ -64,13 +61,6 @@ def posteriors(scores: Ints, bits: int, tables: Tables) -> tuple[Ints, Ints, Int
     whole = top >> bits
     fraction = _rescale(top - (whole << bits), bits) + _log(total, tables)
     return shares, whole + (fraction >> LOG_BITS), fraction & ((1 << LOG_BITS) - 1)
-
-
-def _tiles(words: Words, n_columns: int) -> Iterator[tuple[int, Ints]]:
-    for start in range(0, n_columns, _TILE):
-        width = min(_TILE, n_columns - start)
-        word = words[:, start // 64 : start // 64 + 1]
-        yield start, unpack(word, width).astype(np.int64)
 
 
 def _rescale(nats: Ints, bits: int) -> Ints:

@@ -21,6 +21,8 @@ from bitmix.rows.convert import to_words, to_words_and_known
 from bitmix.rows.protocol import PLAIN, A, Layout
 
 _MIN_BLOCK_ROWS = 512
+_BLOCK_WORK = 1 << 19  # words times values a row: some tenths of a millisecond
+_BLOCK_BYTES = 1 << 21
 
 
 class BitMatrix:
@@ -193,9 +195,9 @@ class BitMatrix:
         Its results must add to the same value in any order, as integers do.
         """
         threads = min(num_threads(), workers)
-        blocks = self._blocks(self._block_rows(block_cells, threads))
-        partial = _fold_in_threads(function, blocks, threads)
-        return reduce(operator.add, partial)
+        block_rows = self._block_rows(block_cells, threads)
+        threads = min(threads, max(1, -(-len(self) // block_rows)))
+        return reduce(operator.add, _fold_in_threads(function, self._blocks(block_rows), threads))
 
     def map_rows(
         self, function: Callable[[Words], NDArray[Any]], *, block_cells: int = 1
@@ -203,6 +205,8 @@ class BitMatrix:
         """What `function` gives for each block of rows, one after the other."""
         threads = num_threads()
         blocks = self._blocks(self._block_rows(block_cells, threads))
+        if len(self) <= _MIN_BLOCK_ROWS:
+            return np.concatenate([function(block) for block in blocks])
         with ThreadPoolExecutor(threads) as pool:
             try:
                 return np.concatenate(list(pool.map(function, blocks)))
@@ -211,9 +215,14 @@ class BitMatrix:
                 raise
 
     def _block_rows(self, block_cells: int, threads: int) -> int:
-        """Rows a block: about 4 MB of int64 results, yet something to do for every thread."""
+        """Rows a block: something to do for every thread, within the second-level cache, yet so
+        much that handing it out costs little.
+        """
+        words = words_for(self._n_columns)
+        least = max(_MIN_BLOCK_ROWS, _BLOCK_WORK // (words * block_cells))
+        most = min(_BLOCK_BYTES // (8 * words), _BLOCK_BYTES // (8 * block_cells))
         fair = -(-len(self) // (2 * threads))
-        return max(_MIN_BLOCK_ROWS, min(fair, (1 << 19) // block_cells))
+        return max(least, min(fair, most))
 
     def _blocks(self, rows: int) -> Iterator[Words]:
         return (self._words[start : start + rows] for start in range(0, len(self), rows))
