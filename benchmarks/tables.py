@@ -71,7 +71,7 @@ def compare(name: str, X: Bits, y: NDArray[Any], seeds: int) -> None:
             rows.append((*scores, likelihood, seconds))
         purity, entropy, likelihood, seconds = np.mean(rows, axis=0)
         print(
-            f"{label:<24}{purity:>8.4f}{entropy:>9.4f}{likelihood:>12.3f}{seconds:>9.2f}",
+            f"{label:<24}{purity:>8.4f}{entropy:>9.4f}{likelihood:>12.4f}{seconds:>9.2f}",
             flush=True,
         )
 

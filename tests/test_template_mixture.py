@@ -58,7 +58,7 @@ def em_steps(rows, mixture):
 
 
 def objective(mixture, statistics):
-    return statistics.log_likelihood + noise.log_prior(mixture)
+    return statistics.log_likelihood + noise.log_prior(mixture, noise.column_rates(statistics))
 
 
 # -- the arithmetic ----------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def test_the_m_step_is_the_best_there_is(model):
         p = candidate.probabilities
         ones, cells = statistics.sums / 2**30, statistics.counts / 2**30
         fit = (ones * np.log(p) + (cells - ones) * np.log(1 - p)).sum()
-        return fit + noise.log_prior(candidate)
+        return fit + noise.log_prior(candidate, noise.column_rates(statistics))
 
     top = expected(best)
     rng = np.random.default_rng(3)
@@ -239,7 +239,7 @@ def test_planted_templates_and_noise_are_found(model):
     rows = 450 * fit.weights_[:, None] * (150 / fit._noise.shape[1]) * (3 / fit._noise.shape[0])
     assert np.all(np.abs(found - planted) < 6 * np.sqrt(0.25 * 0.75 / rows) + 1 / rows)
     assert fit.converged_
-    assert 1 <= fit.n_agreeing_ <= fit.n_starts_ <= 10
+    assert 1 <= fit.n_agreeing_ <= fit.n_starts_ <= (20 if model == "cell" else 10)
     assert fit.duplicates_ == []
     assert list(fit.weights_) == sorted(fit.weights_, reverse=True)
 

@@ -92,7 +92,7 @@ class NoisyTemplates:
         So a score is within (2n+1)·2^-28 nats. With `missing` a row is its bits followed by as many
         that say which are known, each half filled up to whole words; an unknown cell adds nothing.
         """
-        right, wrong = fixed.logs_of(1 - self.noise), fixed.logs_of(self.noise)
+        right, wrong = fixed.logs_of(np.stack([1 - self.noise, self.noise]))
         step = right - wrong
         deepest = self.n_features * int(step.max() - right.min()) >> fixed.LOG_BITS
         bits = min(fixed.LOG_BITS, fixed.score_bits(2 * deepest + 1600))

@@ -2,13 +2,19 @@
 
 The fit maximises, over templates, weights and noise,
 
-    Σ_x ω_x·ln Σ_i w_i·Π_s (1-ν_is)^[x_s = P_is]·ν_is^[x_s ≠ P_is]  +  a·Σ ln ν(1-ν),
+    Σ_x ω_x·ln Σ_i w_i·Π_s (1-ν_is)^[x_s = P_is]·ν_is^[x_s ≠ P_is]  +  ln of the prior,
 
-ω_x the weight of a row, the last sum over the free noise levels, a = `PRIOR`; a missing cell leaves
-out its factor. Given the shares of an E step, the best template bit is the majority whatever the
-noise below ½, and the best noise level is (wrong + a) / (cells + 2a): so every step raises it, but
-for the rounding of the integers. The prior is worth one cell that is half wrong for each noise
-level: no probability is 0 or 1.
+ω_x the weight of a row; a missing cell leaves out its factor. Given the shares of an E step, the
+best template bit is the majority whatever the noise below ½, and the best noise level is the share
+of what is wrong: so every step raises the objective, but for the rounding of the integers. The
+prior only keeps every probability off 0 and 1:
+
+* levels that cells share: a·Σ ln ν(1-ν), a = `PRIOR`, the sum over the levels. The best is
+  (wrong + a) / (cells + 2a), as if one more cell had been half wrong.
+* a level for each cell, that is, a free probability p of a 1: b·Σ μ_s·ln p_is + (1-μ_s)·ln(1-p_is),
+  b = `CELL_PRIOR`, μ_s the share of ones of the column over all rows. The best is
+  (ones + b·μ_s) / (cells + b): a tenth of a row is drawn towards the column. A column that is
+  nearly always 0 is not thought of as a coin by a cluster of few rows.
 """
 
 import math
@@ -24,34 +30,62 @@ from bitmix.noisy import NoisyTemplates
 
 PRIOR = 0.5
 """a: pseudo-counts, in rows."""
+CELL_PRIOR = 0.1
+"""b: pseudo-counts, in rows."""
 
 
 def maximise(
     statistics: Statistics, shape: tuple[int, int], templates: NDArray[np.uint8]
 ) -> NoisyTemplates:
-    """The best mixture given the shares; ties go to 0, cells without rows keep their template."""
+    """The best mixture given the shares; a tie goes to the majority of its column over all rows,
+    and cells without rows keep their template.
+    """
+    weights = statistics.mass / (statistics.n_rows << fixed.SHARE_BITS)
     ones, cells = statistics.sums, np.broadcast_to(statistics.counts, statistics.sums.shape)
-    majority = np.where(cells > 0, 2 * ones > cells, templates).astype(np.uint8)
+    row = float(statistics.weight_one << fixed.SHARE_BITS)
+    if shape == ones.shape:
+        prior = CELL_PRIOR * row
+        p = (ones + prior * column_rates(statistics)) / (cells + prior)
+        return NoisyTemplates((p > 0.5).astype(np.uint8), weights, np.minimum(p, 1 - p))
+    lead = 2 * ones - cells
+    by_column = (lead == 0) & (_pooled(lead, (1, lead.shape[1])) > 0)
+    majority = np.where(cells > 0, (lead > 0) | by_column, templates).astype(np.uint8)
     wrong = np.minimum(ones, cells - ones)
-    prior = PRIOR * float(statistics.weight_one << fixed.SHARE_BITS)
+    prior = PRIOR * row
     noise = (_pooled(wrong, shape) + prior) / (_pooled(cells, shape) + 2 * prior)
-    total = statistics.n_rows << fixed.SHARE_BITS
-    return NoisyTemplates(majority, statistics.mass / total, noise)
+    return NoisyTemplates(majority, weights, noise)
+
+
+def column_rates(statistics: Statistics) -> Floats:
+    """μ_s, with one more cell that is half a one; the same for every E step on the same rows."""
+    k, n = statistics.sums.shape
+    row = float(statistics.weight_one << fixed.SHARE_BITS)
+    ones = _pooled(statistics.sums, (1, n))
+    cells = _pooled(np.broadcast_to(statistics.counts, (k, n)), (1, n))
+    rates: Floats = (ones + 0.5 * row) / (cells + row)
+    return rates
 
 
 def _pooled(values: Ints, shape: tuple[int, int]) -> Floats:
     """Sums over what shares a noise level, as floats; exact up to their last rounding.
 
-    A value is at most 2^61; high and low halves are summed apart so that no sum overflows.
+    A sum over components is at most 2^61, as the shares of a row add to one. For sums over columns
+    high and low halves are summed apart so that none overflows.
     """
     axes = tuple(axis for axis in (0, 1) if shape[axis] == 1)
+    if axes == (0,):
+        by_column: Floats = values.sum(axis=0, keepdims=True).astype(np.float64)
+        return by_column
     high = (values >> 31).sum(axis=axes, keepdims=True)
     low = (values & ((1 << 31) - 1)).sum(axis=axes, keepdims=True)
     total: Floats = high * 2.0**31 + low
     return total
 
 
-def log_prior(mixture: NoisyTemplates) -> float:
-    """a·Σ ln ν(1-ν), the last term of the objective."""
+def log_prior(mixture: NoisyTemplates, rates: Floats) -> float:
+    """The last term of the objective; `rates` are the `column_rates`."""
+    if mixture.noise.shape == mixture.templates.shape:
+        p = mixture.probabilities
+        return CELL_PRIOR * float((rates * np.log(p) + (1 - rates) * np.log1p(-p)).sum())
     v = mixture.noise
     return PRIOR * math.fsum((np.log(v) + np.log1p(-v)).ravel().tolist())

@@ -1,5 +1,6 @@
 """The fit behind `TemplateMixture`: one over-seeded round, several prunings, the likeliest end."""
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Container, Iterator
@@ -19,7 +20,10 @@ from bitmix.noisy import NoiseModel, NoisyTemplates, as_noise_model, noise_shape
 from bitmix.rows import Rows
 
 _LEAST_ROWS = 3
-_COOLING = (4, 4, 3, 3, 2, 2, 1, 1)
+_COOLINGS = ((4, 4, 3, 3, 2, 2, 1, 1), (2, 1))
+_LOOSE = 1e-3
+_FINALISTS = 4
+_STANDS = 0.001  # share of template bits that may still change
 _ENOUGH = 5  # starts that agree on the best end: more of them are not needed
 
 
@@ -87,13 +91,18 @@ def fit_templates(
     rows: Rows, k: int, seeded: SeededRound, settings: Settings, rng: np.random.Generator
 ) -> TemplateFit:
     """Step 5; then for each of several prunings EM steps to the end; the likeliest end."""
+    if settings.noise_model == "cell":
+        return _fit_cells(rows, k, seeded, settings, rng)
     first = Round.of(seeded.mixture, seeded.statistics)
     best: TemplateFit | None = None
     ends: dict[bytes, TemplateFit] = {}
     agreeing: Counter[bytes] = Counter()
     for chosen in _prunings(seeded, k, settings.n_init, rng):
         start = _softened(rows, seeded.mixture.kept(chosen), settings.soft_steps, ends)
-        end = _converged(rows, start, settings, first, ends)
+        end = ends.get(_key(start))
+        if end is None:
+            mixture = _with_noise(rows, start, settings.noise_model)
+            end = _converged(rows, mixture, settings, (first,), ends)
         agreeing[_key(end.mixture)] += 1
         if best is None or _worth(end) > _worth(best):
             best = end
@@ -101,6 +110,31 @@ def fit_templates(
             break
     assert best is not None
     return replace(best, n_agreeing=agreeing[_key(best.mixture)], n_starts=agreeing.total())
+
+
+def _fit_cells(
+    rows: Rows, k: int, seeded: SeededRound, settings: Settings, rng: np.random.Generator
+) -> TemplateFit:
+    """A free probability for each cell takes many steps: most starts are given up half-way.
+
+    There are twice `n_init` starts, cooled slowly and quickly in turn: either way finds ends that
+    the other misses. All go as far as a loose tolerance, the likeliest to the end.
+    """
+    first = Round.of(seeded.mixture, seeded.statistics)
+
+    loose = replace(settings, tol=max(settings.tol, _LOOSE))
+    prunings = _prunings(seeded, k, len(_COOLINGS) * settings.n_init, rng)
+    halfway: list[TemplateFit] = []
+    for chosen, cooling in zip(prunings, itertools.cycle(_COOLINGS), strict=False):
+        start = _softened(rows, seeded.mixture.kept(chosen), settings.soft_steps, ())
+        mixture = _cooled(rows, _with_noise(rows, start, "cell"), cooling)
+        halfway.append(_converged(rows, mixture, loose, (first,)))
+    halfway.sort(key=_worth, reverse=True)
+    finals = [_converged(rows, fit.mixture, settings, fit.history) for fit in halfway[:_FINALISTS]]
+    likeliest = max(finals, key=_worth)
+    met = _key(halfway[finals.index(likeliest)].mixture)
+    n_agreeing = sum(_key(fit.mixture) == met for fit in halfway)
+    return replace(likeliest, n_agreeing=n_agreeing, n_starts=len(halfway))
 
 
 def _worth(fit: TemplateFit) -> tuple[int, int]:
@@ -149,14 +183,15 @@ def _softened(rows: Rows, mixture: Mixture, most: int, known: Container[bytes]) 
     until their roundings are k distinct templates and stay the same, or are known from another
     start.
     """
-    before = b""
+    before = mixture.templates
     for _ in range(most):
         mixture, _ = em_step(rows, mixture)
         mixture = replace(mixture, noise=_noise_of(mixture))
-        key = _key(mixture)
-        if (key in known or key == before) and _distinct(mixture):
+        templates = mixture.templates
+        stands = np.count_nonzero(templates != before) <= _STANDS * templates.size
+        if (stands or _key(mixture) in known) and _distinct(mixture):
             break
-        before = key
+        before = templates
     return mixture
 
 
@@ -172,49 +207,52 @@ def _noise_of(mixture: Mixture) -> float:
     return min(max(total / (mixture.n_features << bits), 1e-6), 0.49)
 
 
+def _with_noise(rows: Rows, start: Mixture, model: NoiseModel) -> NoisyTemplates:
+    """Binary templates and the noise of a model, after one step."""
+    shape = noise_shape(model, start.n_components, start.n_features)
+    return noise.maximise(expect(rows, start), shape, start.templates)
+
+
 def _converged(
-    rows: Rows, start: Mixture, settings: Settings, first: Round,
-    ends: dict[bytes, TemplateFit],
+    rows: Rows, mixture: NoisyTemplates, settings: Settings, history: tuple[Round, ...],
+    ends: dict[bytes, TemplateFit] | None = None,
 ) -> TemplateFit:  # fmt: skip
     """EM steps until the likelihood rises by less than `tol` a row, or a known path is met.
 
     Two starts that pass through the same templates end in the same place: the second one stops.
     """
-    k, n = start.n_components, start.n_features
-    shape = noise_shape(settings.noise_model, k, n)
-    statistics = expect(rows, start)
-    mixture = noise.maximise(statistics, shape, start.templates)
-    if settings.noise_model == "cell":
-        mixture = _cooled(rows, mixture)
-    history, converged, before = [first], False, None
+    k, shape = mixture.n_components, mixture.noise.shape
+    steps, converged, before = list(history), False, None
+    most = max(1, settings.max_iter - len(history) + 1)
     path: list[bytes] = []
-    for _ in range(settings.max_iter):
-        key = _key(mixture)
-        if key in ends:
-            return ends[key]
-        if not path or path[-1] != key:
+    for _ in range(most):
+        if ends is not None:
+            key = _key(mixture)
+            if key in ends:
+                return ends[key]
             path.append(key)
         statistics = expect(rows, mixture)
         mixture = noise.maximise(statistics, shape, mixture.templates)
-        history.append(Round(statistics.log_likelihood, k, mixture.weights))
-        if before is not None and statistics.likelihood_units - before <= settings.tol * (
-            statistics.n_rows << fixed.LOG_BITS
-        ):
-            converged = True
-            break
-        before = statistics.likelihood_units
-    end = TemplateFit(mixture, statistics, tuple(history), converged, 1, 1)
-    if settings.noise_model != "cell":
+        steps.append(Round(statistics.log_likelihood, k, mixture.weights))
+        likelihood = statistics.likelihood_units
+        if before is not None:
+            rise = settings.tol * (statistics.n_rows << fixed.LOG_BITS)
+            converged = likelihood - before <= rise
+            if converged:
+                break
+        before = likelihood
+    end = TemplateFit(mixture, statistics, tuple(steps), converged, 1, 1)
+    if ends is not None:
         ends.update(dict.fromkeys(path, end))
     return end
 
 
-def _cooled(rows: Rows, mixture: NoisyTemplates) -> NoisyTemplates:
+def _cooled(rows: Rows, mixture: NoisyTemplates, cooling: tuple[int, ...]) -> NoisyTemplates:
     """EM steps with scores scaled down, less and less: memberships that do not decide too early.
 
     With a probability for each cell a few hundred columns make every row sure of its first cluster.
     """
-    for halvings in _COOLING:
+    for halvings in cooling:
         scores = mixture.scores(missing=rows.layout.missing).scaled_down(halvings)
         mixture = noise.maximise(summed(rows, scores), mixture.noise.shape, mixture.templates)
     return mixture

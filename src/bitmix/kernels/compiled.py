@@ -3,6 +3,7 @@
 Threads are not started here: `BitMatrix.map_reduce` runs these on blocks of rows side by side.
 """
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -129,7 +130,7 @@ def affine(words: Words, const: Ints, coef: Ints) -> Ints:
     padded[: coef.shape[1], :k] = coef.T
     out = np.zeros((len(words), _padded(k)), dtype=np.int64)
     out[:, :k] = const
-    _affine(np.ascontiguousarray(words), padded, out)
+    _affine(np.ascontiguousarray(words), padded, _table(), out)
     return out[:, :k]
 
 
@@ -144,8 +145,19 @@ def column_sums(words: Words, shares: Ints, n_columns: int) -> Ints:
         if k % _LANES:
             padded = np.zeros((len(shares), _padded(k)), dtype=np.int64)
             padded[:, :k] = shares
-        _sum_shares(words, padded, out)
+        _sum_shares(words, padded, _table(), out)
     return out[:k, :n_columns]
+
+
+_of_thread = threading.local()
+
+
+def _table() -> Ints:
+    """Room for the cases of a tile. Kept by each thread: fresh memory costs more than its use."""
+    if not hasattr(_of_thread, "table"):
+        _of_thread.table = np.empty((_TILE * _LINES, _LANES), dtype=np.int64)
+    table: Ints = _of_thread.table
+    return table
 
 
 def _padded(k: int) -> int:
@@ -171,11 +183,10 @@ def _hamming(words, templates, out):  # type: ignore[no-untyped-def]
             out[row, i] = distance
 
 
-@njit(types.void(_WORDS, _INTS2, _OUT2), nogil=True, cache=True)
-def _affine(words, coef, out):  # type: ignore[no-untyped-def]
+@njit(types.void(_WORDS, _INTS2, _OUT2, _OUT2), nogil=True, cache=True)
+def _affine(words, coef, table, out):  # type: ignore[no-untyped-def]
     rows, k = out.shape
     n_words = words.shape[1]
-    table = np.empty((_TILE * _LINES, _LANES), dtype=np.int64)
     for first in range(0, k, _LANES):
         for start in range(0, n_words, _TILE):
             stop = min(start + _TILE, n_words)
@@ -264,11 +275,10 @@ def _sum_bits(words, chosen, shares, first, out):  # type: ignore[no-untyped-def
                     out[i, 64 * w + bit] += share & -is_set
 
 
-@njit(types.void(_WORDS, _INTS1, _INTS2, types.int64, _OUT2), nogil=True, cache=True)
-def _sum_by_cases(words, chosen, shares, first, out):  # type: ignore[no-untyped-def]
+@njit(types.void(_WORDS, _INTS1, _INTS2, types.int64, _OUT2, _OUT2), nogil=True, cache=True)
+def _sum_by_cases(words, chosen, shares, first, table, out):  # type: ignore[no-untyped-def]
     """Shares are summed by the case each octet is in; the 256 cases are then folded into 8 bits."""
     k, n_words = shares.shape[1], words.shape[1]
-    table = np.empty((_TILE * _LINES, _LANES), dtype=np.int64)
     sums = np.empty((64 * _TILE, _LANES), dtype=np.int64)
     for start in range(0, n_words, _TILE):
         stop = min(start + _TILE, n_words)
@@ -324,8 +334,8 @@ def _count_whole(words, shares, out):  # type: ignore[no-untyped-def]
     return n_shares
 
 
-@njit(types.void(_WORDS, _INTS2, _OUT2), nogil=True, cache=True)
-def _sum_shares(words, shares, out):  # type: ignore[no-untyped-def]
+@njit(types.void(_WORDS, _INTS2, _OUT2, _OUT2), nogil=True, cache=True)
+def _sum_shares(words, shares, table, out):  # type: ignore[no-untyped-def]
     rows, k = shares.shape
     chosen = np.empty(rows, dtype=np.int64)
     for first in range(0, k, _LANES):
@@ -340,7 +350,7 @@ def _sum_shares(words, shares, out):  # type: ignore[no-untyped-def]
                 found += 1
                 n_shares += some
         if n_shares >= _FEW_SHARES:
-            _sum_by_cases(words, chosen[:found], shares, first, out)
+            _sum_by_cases(words, chosen[:found], shares, first, table, out)
         else:
             _sum_bits(words, chosen[:found], shares, first, out)
 
