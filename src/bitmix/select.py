@@ -7,10 +7,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from bitmix import checks
 from bitmix.em import predict
-from bitmix.em.template import SeededRound, Settings, TemplateFit, fit_templates
+from bitmix.em.template import (
+    SeededRound,
+    Settings,
+    TemplateFit,
+    fit_templates,
+    likelier,
+    one_fewer,
+)
 from bitmix.errors import InputError
 from bitmix.kernels import num_threads
 from bitmix.progress import progress
@@ -115,14 +124,25 @@ def select_components(
     n_seeds = max(number_of_seeds(rows.shape[0], k) for k in wanted)
     seeded = SeededRound.of(rows, n_seeds, stream(seed, "seeds"))
 
-    def fitted(k: int) -> Candidate:
-        fit = fit_templates(rows, k, seeded, settings, stream(seed, "seeds", k))
-        return _candidate(rows, fit)
+    def fitted(k: int) -> TemplateFit:
+        return fit_templates(rows, k, seeded, settings, stream(seed, "seeds", k))
 
     with ThreadPoolExecutor(num_threads()) as pool:
-        found = list(progress(pool.map(fitted, wanted), "templates", total=len(wanted)))
+        fits = list(progress(pool.map(fitted, wanted), "templates", total=len(wanted)))
+    found = [_candidate(rows, fit) for fit in _helped(rows, fits, settings)]
     best = min(found, key=lambda candidate: getattr(candidate, criterion))
     return Selection(best.n_components, criterion, tuple(found))
+
+
+def _helped(rows: Rows, fits: list[TemplateFit], settings: Settings) -> list[TemplateFit]:
+    """Each fit, or the next larger one with components left out where that is likelier."""
+    helped, larger = [], fits[-1]
+    for fit in reversed(fits):
+        while larger.mixture.n_components > fit.mixture.n_components:
+            larger = one_fewer(rows, larger, settings)
+        larger = fit if larger is fit else likelier(fit, larger)
+        helped.append(larger)
+    return helped[::-1]
 
 
 def _candidate(rows: Rows, fit: TemplateFit) -> Candidate:
@@ -130,12 +150,32 @@ def _candidate(rows: Rows, fit: TemplateFit) -> Candidate:
     log_m = math.log(rows.shape[0])
     likelihood = float(predict.log_likelihoods(rows, fit.mixture).sum())
     levels = fit.mixture.noise.size
-    bits, real = (0, levels + k - 1) if levels == k * n > 1 else (k * n, levels + k - 1)
-    mdl = -likelihood + bits * math.log(2) + real * log_m / 2
+    real = levels + k - 1
+    bits = 0 if levels == k * n > 1 else k * n
+    mdl = -likelihood + real * log_m / 2 + (template_nats(fit.mixture.templates) if bits else 0)
     return Candidate(
         k, likelihood, fit.n_agreeing, fit.n_starts, mdl, mdl + _entropy(rows, fit),
         -2 * likelihood + (bits + real) * log_m, -2 * likelihood + 2 * (bits + real),
     )  # fmt: skip
+
+
+def template_nats(templates: NDArray[np.uint8]) -> float:
+    """The length of a code for templates, in nats: short where they have most columns in common.
+
+    First how many columns have 0, 1, … k ones; then which columns these are; then which templates
+    have the ones of each. Where that is longer than one bit a cell, the bits as they are.
+    """
+    k, n = templates.shape
+    columns = np.bincount(templates.sum(axis=0, dtype=np.int64), minlength=k + 1)
+    ones = np.arange(k + 1)
+    how_many = _log_binomial(n + k, k)
+    which_columns = gammaln(n + 1) - gammaln(columns + 1).sum()
+    which_templates = (columns * _log_binomial(k, ones)).sum()
+    return float(min(how_many + which_columns + which_templates, k * n * math.log(2)) + math.log(2))
+
+
+def _log_binomial(n: int, j: Any) -> Any:
+    return gammaln(n + 1) - gammaln(j + 1) - gammaln(n - j + 1)
 
 
 def _entropy(rows: Rows, fit: TemplateFit) -> float:

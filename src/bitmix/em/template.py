@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bitmix import checks
 from bitmix.em import noise, prune, seeds, starts
 from bitmix.em.result import Round
-from bitmix.em.step import Statistics, em_step, expect, maximise, mean_scores, summed
+from bitmix.em.step import Statistics, em_step, expect, leads, maximise, mean_scores, summed
 from bitmix.kernels import fixed
 from bitmix.mixture import Mixture
 from bitmix.noisy import NoiseModel, NoisyTemplates, as_noise_model, noise_shape
@@ -144,6 +144,25 @@ def _worth(fit: TemplateFit) -> tuple[int, int]:
     statistics = fit.statistics
     least = (_LEAST_ROWS * statistics.weight_one) << fixed.SHARE_BITS
     return int((statistics.mass >= least).sum()), statistics.likelihood_units
+
+
+def one_fewer(rows: Rows, fit: TemplateFit, settings: Settings) -> TemplateFit:
+    """EM steps to the end from a fit, less the component that is missed least.
+
+    A fit of too many components has found the true ones, and parts of some twice.
+    """
+    mixture = fit.mixture
+    missed = leads(rows, mixture.scores(missing=rows.layout.missing))
+    kept = mixture.kept(np.flatnonzero(np.arange(len(missed)) != missed.argmin()))
+    even = np.full(kept.n_components, 1 / kept.n_components)
+    return _converged(rows, replace(kept, weights=even), settings, fit.history[:1])
+
+
+def likelier(a: TemplateFit, b: TemplateFit) -> TemplateFit:
+    """The better one of two fits with as many components; how many starts it took in all."""
+    best = a if _worth(a) >= _worth(b) else b
+    agreeing = [fit.n_agreeing for fit in (a, b) if _key(fit.mixture) == _key(best.mixture)]
+    return replace(best, n_agreeing=sum(agreeing), n_starts=a.n_starts + b.n_starts)
 
 
 def on_all_rows(rows: Rows, fit: TemplateFit) -> TemplateFit:
