@@ -16,9 +16,9 @@ from bitmix.em.template import (
     SeededRound,
     Settings,
     TemplateFit,
+    fewer,
     fit_templates,
     likelier,
-    one_fewer,
 )
 from bitmix.errors import InputError
 from bitmix.kernels import num_threads
@@ -138,10 +138,9 @@ def _helped(rows: Rows, fits: list[TemplateFit], settings: Settings) -> list[Tem
     """Each fit, or the next larger one with components left out where that is likelier."""
     helped, larger = [], fits[-1]
     for fit in reversed(fits):
-        while larger.mixture.n_components > fit.mixture.n_components:
-            larger = one_fewer(rows, larger, settings)
-        larger = fit if larger is fit else likelier(fit, larger)
-        helped.append(larger)
+        if larger is not fit:
+            fit = likelier(fit, fewer(rows, larger, fit.mixture.n_components, settings))
+        helped.append(larger := fit)
     return helped[::-1]
 
 

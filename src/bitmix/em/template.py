@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,8 @@ _COOLINGS = ((4, 4, 3, 3, 2, 2, 1, 1), (2, 1))
 _LOOSE = 1e-3
 _FINALISTS = 4
 _STANDS = 0.001  # share of template bits that may still change
-_ENOUGH = 5  # starts that agree on the best end: more of them are not needed
+_FIRST_STARTS = 3
+_ENOUGH, _ENOUGH_HARD = 5, 3  # starts that agree on the best end: more of them are not needed
 
 
 @dataclass(frozen=True)
@@ -90,23 +91,34 @@ class SeededRound:
 def fit_templates(
     rows: Rows, k: int, seeded: SeededRound, settings: Settings, rng: np.random.Generator
 ) -> TemplateFit:
-    """Step 5; then for each of several prunings EM steps to the end; the likeliest end."""
+    """Step 5; then for each of several prunings EM steps to the end; the likeliest end.
+
+    Where the first starts disagree, templates are hard to find. Later ones then start from half as
+    many components again, and leave out the least missed: a light template is seldom lost so.
+    """
     if settings.noise_model == "cell":
         return _fit_cells(rows, k, seeded, settings, rng)
     first = Round.of(seeded.mixture, seeded.statistics)
     best: TemplateFit | None = None
     ends: dict[bytes, TemplateFit] = {}
     agreeing: Counter[bytes] = Counter()
-    for chosen in _prunings(seeded, k, settings.n_init, rng):
+    prunings = _Prunings(seeded, k, rng)
+    for _ in range(settings.n_init):
+        hard = len(agreeing) > 1 and agreeing.total() >= _FIRST_STARTS
+        chosen = prunings.draw(k + (k + 1) // 2 if hard else k)
+        if chosen is None:
+            continue
         start = _softened(rows, seeded.mixture.kept(chosen), settings.soft_steps, ends)
         end = ends.get(_key(start))
         if end is None:
             mixture = _with_noise(rows, start, settings.noise_model)
+            if hard:
+                mixture = _with_fewer(rows, mixture, k)
             end = _converged(rows, mixture, settings, (first,), ends)
         agreeing[_key(end.mixture)] += 1
         if best is None or _worth(end) > _worth(best):
             best = end
-        if agreeing[_key(best.mixture)] == _ENOUGH:
+        if agreeing[_key(best.mixture)] >= (_ENOUGH_HARD if hard else _ENOUGH):
             break
     assert best is not None
     return replace(best, n_agreeing=agreeing[_key(best.mixture)], n_starts=agreeing.total())
@@ -123,9 +135,12 @@ def _fit_cells(
     first = Round.of(seeded.mixture, seeded.statistics)
 
     loose = replace(settings, tol=max(settings.tol, _LOOSE))
-    prunings = _prunings(seeded, k, len(_COOLINGS) * settings.n_init, rng)
+    prunings = _Prunings(seeded, k, rng)
     halfway: list[TemplateFit] = []
-    for chosen, cooling in zip(prunings, itertools.cycle(_COOLINGS), strict=False):
+    for cooling in _COOLINGS * settings.n_init:
+        chosen = prunings.draw(k)
+        if chosen is None:
+            continue
         start = _softened(rows, seeded.mixture.kept(chosen), settings.soft_steps, ())
         mixture = _cooled(rows, _with_noise(rows, start, "cell"), cooling)
         halfway.append(_converged(rows, mixture, loose, (first,)))
@@ -146,16 +161,22 @@ def _worth(fit: TemplateFit) -> tuple[int, int]:
     return int((statistics.mass >= least).sum()), statistics.likelihood_units
 
 
-def one_fewer(rows: Rows, fit: TemplateFit, settings: Settings) -> TemplateFit:
-    """EM steps to the end from a fit, less the component that is missed least.
+def fewer(rows: Rows, fit: TemplateFit, k: int, settings: Settings) -> TemplateFit:
+    """EM steps to the end from a fit, less the components that are missed least."""
+    return _converged(rows, _with_fewer(rows, fit.mixture, k), settings, fit.history[:1])
 
-    A fit of too many components has found the true ones, and parts of some twice.
+
+def _with_fewer(rows: Rows, mixture: NoisyTemplates, k: int) -> NoisyTemplates:
+    """Leave out the component that is missed least, and make a step, until there are k.
+
+    Too many components have found the true ones, and parts of some twice.
     """
-    mixture = fit.mixture
-    missed = leads(rows, mixture.scores(missing=rows.layout.missing))
-    kept = mixture.kept(np.flatnonzero(np.arange(len(missed)) != missed.argmin()))
-    even = np.full(kept.n_components, 1 / kept.n_components)
-    return _converged(rows, replace(kept, weights=even), settings, fit.history[:1])
+    while mixture.n_components > k:
+        missed = leads(rows, mixture.scores(missing=rows.layout.missing))
+        kept = mixture.kept(np.flatnonzero(np.arange(len(missed)) != missed.argmin()))
+        even = replace(kept, weights=np.full(kept.n_components, 1 / kept.n_components))
+        mixture = noise.maximise(expect(rows, even), even.noise.shape, even.templates)
+    return mixture
 
 
 def likelier(a: TemplateFit, b: TemplateFit) -> TemplateFit:
@@ -179,20 +200,25 @@ def on_all_rows(rows: Rows, fit: TemplateFit) -> TemplateFit:
     return fit
 
 
-def _prunings(
-    seeded: SeededRound, k: int, n_init: int, rng: np.random.Generator
-) -> Iterator[NDArray[np.intp]]:
-    """k of the survivors, time and again; every other time by debiased distances; none twice."""
-    alive = prune.survivors(seeded.mixture, k)
-    means, mass = seeded.mixture.means[alive], seeded.statistics.mass[alive]
-    tables = starts.distances(means, mass)
-    seen: set[tuple[int, ...]] = set()
-    for number in range(n_init):
-        chosen = starts.spread(tables[number % 2], mass, k, rng)
+class _Prunings:
+    """Some of the survivors, time and again; every other time by debiased distances."""
+
+    def __init__(self, seeded: SeededRound, k: int, rng: np.random.Generator) -> None:
+        self._alive = prune.survivors(seeded.mixture, k)
+        self._mass, self._rng = seeded.statistics.mass[self._alive], rng
+        tables = starts.distances(seeded.mixture.means[self._alive], self._mass)
+        self._tables = itertools.cycle(tables)
+        self._seen: set[tuple[int, ...]] = set()
+
+    def draw(self, k: int) -> NDArray[np.intp] | None:
+        """k of them, or nothing where these were drawn before."""
+        k = min(k, len(self._alive))
+        chosen = starts.spread(next(self._tables), self._mass, k, self._rng)
         key = tuple(sorted(chosen.tolist()))
-        if key not in seen:
-            seen.add(key)
-            yield alive[chosen]
+        if key in self._seen:
+            return None
+        self._seen.add(key)
+        return self._alive[chosen]
 
 
 def _softened(rows: Rows, mixture: Mixture, most: int, known: Container[bytes]) -> Mixture:
