@@ -23,7 +23,6 @@ _LEAST_ROWS = 3
 _COOLINGS = ((4, 4, 3, 3, 2, 2, 1, 1), (2, 1))
 _LOOSE = 1e-3
 _FINALISTS = 4
-_STANDS = 0.001  # share of template bits that may still change
 _FIRST_STARTS = 3
 _ENOUGH, _ENOUGH_HARD = 5, 3  # starts that agree on the best end: more of them are not needed
 
@@ -233,8 +232,8 @@ def _softened(rows: Rows, mixture: Mixture, most: int, known: Container[bytes]) 
         mixture, _ = em_step(rows, mixture)
         mixture = replace(mixture, noise=_noise_of(mixture))
         templates = mixture.templates
-        stands = np.count_nonzero(templates != before) <= _STANDS * templates.size
-        if (stands or _key(mixture) in known) and _distinct(mixture):
+        stand = np.array_equal(templates, before)
+        if (stand or _key(mixture) in known) and _distinct(mixture):
             break
         before = templates
     return mixture
