@@ -11,6 +11,7 @@ from bitmix import kernels
 from bitmix.errors import InputError
 from bitmix.kernels import compiled, fixed, reference
 from bitmix.kernels.bits import pack, padding_is_zero, unpack
+from bitmix.kernels.exact import product as exact_product
 from bitmix.mixture import Mixture
 
 WIDTHS = [1, 63, 64, 65, 127, 1458]
@@ -183,3 +184,31 @@ def test_wide_logarithm_is_within_its_bound(x):
     with localcontext(prec=60):
         exact = Decimal(x).ln() * 2**128
         assert abs(fixed.wide_log(*x.as_integer_ratio()) - exact) < 2**38
+
+
+@pytest.mark.parametrize("k", [1, 3, 4, 9])
+@pytest.mark.parametrize("m", [1, 7, 300, 1200])
+def test_column_sums_of_whole_and_shared_rows(m, k):
+    """Rows that one component has whole, rows shared by few or by all, and weighted rows whose
+    largest share happens to be as large as a whole row."""
+    rng = np.random.default_rng(m + k)
+    words = pack(rng.integers(2, size=(m, 130), dtype=np.uint8))
+    shares = np.zeros((m, k), dtype=np.int64)
+    shares[np.arange(m), rng.integers(k, size=m)] = 1 << 30
+    shared = rng.random(m) < 0.6
+    shares[shared] = rng.integers(0, 1 << 40, size=(shared.sum(), k))
+    shares[shared, 0] = 1 << 30
+    shares[::3, -1] = 5
+    exact = unpack(words, 130).astype(object).T @ shares.astype(object)
+    for kernels_in_use in (compiled, reference):
+        found = kernels_in_use.column_sums(words, shares, 130)
+        assert (found == exact.T).all()
+
+
+def test_matrix_products_are_exact():
+    """Whole numbers of up to 53 digits, both signs, against Python's own."""
+    rng = np.random.default_rng(0)
+    bits = rng.integers(2, size=(500, 70)).astype(np.float64)
+    whole = rng.integers(-(2**52), 2**52, size=(3, 500))
+    expected = whole.astype(object) @ bits.astype(np.int64).astype(object)
+    assert (exact_product(whole, bits) == expected).all()

@@ -1,5 +1,8 @@
 """How many templates: planted numbers are found, and none where there are none."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 from conftest import random_bits
@@ -7,6 +10,7 @@ from conftest import random_bits
 from bitmix import select_components
 from bitmix.datasets import make_templates, sample_mixture
 from bitmix.errors import InputError
+from bitmix.select import template_nats
 
 
 def planted(k, q, seed, n=300, m=None):
@@ -36,9 +40,12 @@ def test_fair_coins_have_one_template(seed):
 
 def test_every_criterion_is_there_and_one_round_serves_all():
     X = planted(3, 0.05, 7)
-    for criterion in ("mdl", "icl", "bic", "aic"):
+    for criterion in ("stability", "mdl", "icl", "bic", "aic"):
         found = select_components(X, [2, 3, 4], criterion=criterion, random_state=0)
         assert found.criterion == criterion
+        if criterion == "stability":
+            assert found.n_components == 3
+            continue
         best = min(found.candidates, key=lambda c: getattr(c, criterion))
         assert best.n_components == found.n_components
     rows = found.table()
@@ -71,10 +78,45 @@ def test_the_plot_marks_the_choice():
         ({"k_range": []}, "k_range must hold at least one"),
         ({"k_range": [0]}, "at least 1"),
         ({"k_range": [50]}, "at most the number of rows"),
-        ({"criterion": "vibes"}, "criterion must be one of mdl, icl, bic, aic"),
+        ({"k_range": [11], "criterion": "stability"}, "at half the rows or below"),
+        ({"criterion": "vibes"}, "criterion must be one of mdl, icl, bic, aic, stability"),
         ({"noise_model": "pink"}, "noise_model must be one of"),
     ],
 )
 def test_bad_input_is_named(given, says):
     with pytest.raises(InputError, match=says):
         select_components(random_bits(20, 10, 0), **given)
+
+
+def test_fair_coins_have_no_stable_groups():
+    """Two fits to halves of 60 rows of coins do not agree on more than a few labels."""
+    found = select_components(
+        random_bits(60, 100, 1), range(1, 4), criterion="stability", random_state=0
+    )
+    assert found.n_components == 1
+    assert found.candidates[0].stability == pytest.approx(0.1)
+    assert all(candidate.stability > 0.3 for candidate in found.candidates[1:])
+
+
+def test_templates_are_coded_by_what_they_share():
+    """Every pattern of 3 columns and 2 templates: the lengths are those of a code (Kraft)."""
+    total = 0.0
+    for bits in itertools.product([0, 1], repeat=6):
+        total += math.exp(-template_nats(np.array(bits, dtype=np.uint8).reshape(2, 3)))
+    assert total <= 1 + 1e-9
+    rng = np.random.default_rng(0)
+    one = rng.integers(2, size=1000, dtype=np.uint8)
+    alike = np.array([one] * 5)
+    alike[1:, :100] ^= rng.integers(2, size=(4, 100), dtype=np.uint8)
+    apart = rng.integers(2, size=(5, 1000), dtype=np.uint8)
+    assert template_nats(alike) < 0.4 * template_nats(apart)
+    assert template_nats(apart) <= 5001 * math.log(2)
+
+
+def test_a_template_lost_at_k_is_found_by_leaving_out_of_more():
+    """Ten templates, the lightest of ten rows or so, noise .2: single fits often lose it."""
+    templates = make_templates(10, 1000, separation=0.1, random_state=0)
+    weights = np.arange(1, 11) / 55
+    for seed in (1004, 1008, 1011):
+        X, _ = sample_mixture(templates, weights, 0.2, 500, random_state=seed)
+        assert select_components(X, range(8, 13), random_state=seed).n_components == 10

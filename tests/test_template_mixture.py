@@ -12,12 +12,14 @@ from scipy.special import logsumexp
 from bitmix import BitMatrix, TemplateMixture
 from bitmix.datasets import make_templates, sample_mixture
 from bitmix.em import noise, starts
-from bitmix.em.step import expect
+from bitmix.em.step import Statistics, expect, leads
+from bitmix.em.template import SeededRound, Settings, fewer, fit_templates, likelier
 from bitmix.errors import DuplicateTemplatesWarning, InputError
 from bitmix.kernels import fixed
 from bitmix.metrics import templates_recovered
 from bitmix.models import load_model
 from bitmix.noisy import NOISE_MODELS, NoisyTemplates, noise_shape
+from bitmix.randomness import stream
 from bitmix.rows.protocol import as_incomplete_rows
 
 TRUTH = make_templates(3, 150, separation=0.3, random_state=4)
@@ -431,3 +433,48 @@ def test_damaged_noise_is_refused(tmp_path):
     modelfile.write(tmp_path / "b.model", header, {**arrays, "means": arrays["means"][:, :9]})
     with pytest.raises(FileFormatError, match="means must be"):
         TemplateMixture.load(tmp_path / "b.model")
+
+
+# -- ties, leads, leaving out ---------------------------------------------------------------------
+
+
+def test_a_tie_goes_with_its_column():
+    """Two clusters of two rows; in column 0 the first is tied and the second has ones, in column 1
+    the other way round with zeros."""
+    bits = np.array([[0, 0], [1, 1], [1, 0], [1, 0]], dtype=np.uint8)
+    shares = np.array([[1, 0], [1, 0], [0, 1], [0, 1]]) << 30
+    statistics = Statistics(4, shares.sum(axis=0), shares.T @ bits, 0, 0)
+    found = noise.maximise(statistics, (1, 1), np.zeros((2, 2), dtype=np.uint8))
+    assert found.templates.tolist() == [[1, 0], [1, 0]]
+
+
+def test_leads_are_what_leaving_out_costs():
+    """Far apart, a row without its template goes to the second best, and loses the lead."""
+    X, labels = sampled("shared")
+    fit = TemplateMixture(3, random_state=0).fit(X)
+    lead = leads(X, fit._mixture.scores())
+    margins = fit.margins(X)
+    found = fit.predict(X)
+    expected = [np.floor(margins[found == i]).sum() for i in range(3)]
+    assert lead.tolist() == expected
+
+
+def test_components_too_many_are_left_out_again():
+    X, _ = sampled("shared")
+    rng = stream(0, "seeds")
+    settings = Settings.checked("shared", 10, 200, 1e-5)
+    seeded = SeededRound.of(X, 40, rng)
+    many = fit_templates(X, 6, seeded, settings, rng)
+    few = fewer(X, many, 3, settings)
+    assert few.mixture.n_components == 3
+    assert templates_recovered(few.mixture.templates, TRUTH)
+    both = likelier(few, fit_templates(X, 3, seeded, settings, rng))
+    assert both.n_agreeing >= 2
+
+
+def test_round_one_rows_follow_the_theory():
+    X = random_bits(9000, 64, 0)
+    fit = TemplateMixture(2, random_state=0).fit(X)
+    assert fit.round_one_rows_ == 8192
+    assert TemplateMixture(2, round_one_rows=500, random_state=0).fit(X).round_one_rows_ == 500
+    assert TemplateMixture(2, random_state=0).fit(X[:1000]).round_one_rows_ == 1000

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +31,10 @@ from bitmix.template_mixture import number_of_seeds
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-CRITERIA = ("mdl", "icl", "bic", "aic")
+CRITERIA = ("mdl", "icl", "bic", "aic", "stability")
+_SPLITS = 5
+_CHANCE = 0.1  # instability from which on groups are not taken for real
+_AS_STABLE = 0.01
 
 
 @dataclass(frozen=True)
@@ -43,14 +46,17 @@ class Candidate:
     n_agreeing: int
     n_starts: int
     mdl: float
-    """-ln L + ln 2 for each template bit + ½·ln m for each real parameter: nats to write the rows
-    down. Lower is better, as for the others."""
+    """-ln L + `template_nats` + ½·ln m for each real parameter: nats to write the rows down. Lower
+    is better, as for the others."""
     icl: float
     """`mdl` plus the entropy of the memberships: for groups that do not overlap."""
     bic: float
     """-2·ln L + ln m for each template bit and each real parameter."""
     aic: float
     """-2·ln L + 2 for each template bit and each real parameter."""
+    stability: float = math.nan
+    """1 - the adjusted Rand index of two fits to halves of the rows: 0 where the same groups come
+    back. Only with ``criterion="stability"``; .1 by definition for one template."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,8 @@ class Selection:
         k = [candidate.n_components for candidate in self.candidates]
         values = [getattr(candidate, self.criterion) for candidate in self.candidates]
         ax.plot(k, values, color="#0072B2", marker="o")
-        ax.plot(self.n_components, min(values), "o", ms=12, mfc="none", mec="#D55E00", mew=2)
+        chosen = values[k.index(self.n_components)]
+        ax.plot(self.n_components, chosen, "o", ms=12, mfc="none", mec="#D55E00", mew=2)
         ax.set(xlabel="templates k", ylabel=f"{self.criterion} (lower is better)")
         ax.set_title(f"{self.n_components} templates")
         ax.grid(True, alpha=0.3)
@@ -91,16 +98,18 @@ def select_components(
 ) -> Selection:
     """Choose how many templates the rows of X have.
 
-    A template bit has two values, so it costs one bit, ln 2 nats, and not the ½·ln m of a real
-    parameter: that is ``"mdl"``, the default. ``"bic"`` counts bits as real parameters and misses
-    light templates; ``"icl"`` adds the entropy of the memberships to ``"mdl"``.
+    A template bit has two values, so it costs at most one bit, ln 2 nats, and not the ½·ln m of a
+    real parameter; less where templates have most columns in common (`template_nats`). That is
+    ``"mdl"``, the default. ``"icl"`` adds the entropy of the memberships to it. ``"bic"`` counts
+    bits as real parameters and misses light templates. ``"stability"`` asks another question: for
+    the largest k whose groups come back when two halves of the rows are fitted apart.
 
     Parameters
     ----------
     X : as in `TemplateMixture.fit`
     k_range : iterable of int, default=range(1, 11)
         The numbers to try.
-    criterion : {"mdl", "icl", "bic", "aic"}, default="mdl"
+    criterion : {"mdl", "icl", "bic", "aic", "stability"}, default="mdl"
     noise_model, n_init, max_iter, tol, binarize, random_state
         As in `TemplateMixture`.
 
@@ -130,8 +139,48 @@ def select_components(
     with ThreadPoolExecutor(num_threads()) as pool:
         fits = list(progress(pool.map(fitted, wanted), "templates", total=len(wanted)))
     found = [_candidate(rows, fit) for fit in _helped(rows, fits, settings)]
-    best = min(found, key=lambda candidate: getattr(candidate, criterion))
+    if criterion == "stability":
+        values = _instability(rows, wanted, settings, seed)
+        found = [replace(each, stability=value) for each, value in zip(found, values, strict=True)]
+        best = _most_stable(found)
+    else:
+        best = min(found, key=lambda candidate: getattr(candidate, criterion))
     return Selection(best.n_components, criterion, tuple(found))
+
+
+def _most_stable(candidates: list[Candidate]) -> Candidate:
+    """The largest k among those as stable as the best, up to a hundredth."""
+    least = min(candidate.stability for candidate in candidates)
+    return [each for each in candidates if each.stability <= least + _AS_STABLE][-1]
+
+
+def _instability(rows: Rows, wanted: list[int], settings: Settings, seed: int) -> list[float]:
+    """For each k, how much fits to two halves of the rows differ in the labels they give to all."""
+    from sklearn.metrics import adjusted_rand_score
+
+    m = rows.shape[0]
+    if wanted[-1] > m // 2:
+        raise InputError(
+            f"k_range must stay at half the rows or below for stability, {m // 2}, got {wanted[-1]}"
+        )
+    agreement = np.zeros((_SPLITS, len(wanted)))
+    for split in progress(range(_SPLITS), "halves", total=_SPLITS):
+        order = stream(seed, "sample", split).permutation(m)
+        halves = [rows.chosen(np.sort(half)) for half in (order[: m // 2], order[m // 2 :])]
+        rngs = [stream(seed, "seeds", (1 + split) << 32 | part) for part in (0, 1)]
+        rounds = [
+            SeededRound.of(half, max(number_of_seeds(half.shape[0], k) for k in wanted), rng)
+            for half, rng in zip(halves, rngs, strict=True)
+        ]
+        for place, k in enumerate(wanted):
+            fits = (
+                fit_templates(half, k, seeded, settings, rng)
+                for half, seeded, rng in zip(halves, rounds, rngs, strict=True)
+            )
+            labels = [predict.labels(rows, fit.mixture) for fit in fits]
+            agreement[split, place] = adjusted_rand_score(*labels) if k > 1 else 1 - _CHANCE
+    values: list[float] = (1 - agreement.mean(axis=0)).tolist()
+    return values
 
 
 def _helped(rows: Rows, fits: list[TemplateFit], settings: Settings) -> list[TemplateFit]:

@@ -20,6 +20,8 @@ from bitmix.rows import Rows
 from bitmix.rows.protocol import as_incomplete_rows
 
 _SEEDS = 256
+_ROWS_A_SEED = 8  # condition 2 of Theorem 1: m ≥ 8l
+_SAMPLE = 8192
 
 
 def number_of_seeds(m: int, k: int, min_weight: float | None = None, delta: float = 0.1) -> int:
@@ -47,6 +49,7 @@ class TemplateMixture(FittedTemplates):
         choice for tables that do not come from one noise level).
     n_init : int, default=10
         How many prunings to start from, at most: five that agree on the likeliest end are enough.
+        With ``noise_model="cell"`` twice as many, of which the likeliest four are run to the end.
     max_iter : int, default=200
         EM steps at most, for each start.
     tol : float, default=1e-5
@@ -56,9 +59,11 @@ class TemplateMixture(FittedTemplates):
         quarter of the rows, at most 256 or what weights of 1/k ask for.
     delta : float, default=0.1
         The probability of failure the seeds are chosen for, with `min_weight`.
-    round_one_rows : int, default=20000
+    round_one_rows : int, optional
         With more rows than this, starts and convergence happen on a random sample of so many; one
-        step on all rows follows, and a second one if the first changed a template.
+        step on all rows follows, and a second one if the first changed a template. By default 8
+        rows for each seed, what Theorem 1 asks of its first round, and at least 8,192; see
+        `round_one_rows_`.
     binarize : float, optional
         Read values above this as 1. By default X must hold 0 and 1.
     random_state : int, RandomState, Generator or None
@@ -75,6 +80,8 @@ class TemplateMixture(FittedTemplates):
         Share of ones in each cluster.
     n_seeds_ : int
         How many seeds were drawn.
+    round_one_rows_ : int
+        How many rows the starts saw.
     n_iter_ : int
         EM steps of the start that was kept, round 1 and softened steps not counted.
     converged_ : bool
@@ -89,7 +96,9 @@ class TemplateMixture(FittedTemplates):
     Notes
     -----
     It maximises the log-likelihood of the mixture, rows weighted by `sample_weight`, plus
-    ½·ln ν(1-ν) for each noise level ν: a prior worth one cell, which keeps every ν off 0.
+    ½·ln ν(1-ν) for each noise level ν, a prior worth one cell which keeps every ν off 0. With
+    ``noise_model="cell"`` the prior is a tenth of a row with the column's share μ of ones: plus
+    (μ·ln p + (1-μ)·ln(1-p))/10 for the probability p of each cell.
 
     Examples
     --------
@@ -103,7 +112,8 @@ class TemplateMixture(FittedTemplates):
     """
 
     _fitted_numbers = (
-        "seed_", "n_features_in_", "n_seeds_", "n_iter_", "converged_", "n_starts_", "n_agreeing_",
+        "seed_", "n_features_in_", "n_seeds_", "round_one_rows_", "n_iter_", "converged_",
+        "n_starts_", "n_agreeing_",
     )  # fmt: skip
 
     def __init__(
@@ -116,7 +126,7 @@ class TemplateMixture(FittedTemplates):
         tol: float = 1e-5,
         min_weight: float | None = None,
         delta: float = 0.1,
-        round_one_rows: int = 20_000,
+        round_one_rows: int | None = None,
         binarize: float | None = None,
         random_state: Any = None,
     ) -> None:
@@ -150,21 +160,24 @@ class TemplateMixture(FittedTemplates):
         k = checks.components(self.n_components, rows.shape[0])
         seed = seed_of(self.random_state)
         rng = stream(seed, "seeds")
-        sample = self._sample(rows, rng)
         w_min = checks.optional(checks.weight, self.min_weight, k)
         delta = checks.between(self.delta, "delta", 0, 1)
+        sample = self._sample(rows, number_of_seeds(rows.shape[0], k, w_min, delta), rng)
         n_seeds = number_of_seeds(sample.shape[0], k, w_min, delta)
         fit = fit_templates(sample, k, SeededRound.of(sample, n_seeds, rng), settings, rng)
         if sample is not rows:
             fit = on_all_rows(rows, fit)
         validate_data(self, X, reset=True, skip_check_array=True)
-        self.seed_, self.n_seeds_ = seed, n_seeds
+        self.seed_, self.n_seeds_, self.round_one_rows_ = seed, n_seeds, sample.shape[0]
         self._keep(fit)
         return self
 
-    def _sample(self, rows: Rows, rng: np.random.Generator) -> Rows:
+    def _sample(self, rows: Rows, n_seeds: int, rng: np.random.Generator) -> Rows:
         """A random sample of the rows, or all of them if they are few."""
-        most = checks.whole(self.round_one_rows, "round_one_rows", least=1)
+        if self.round_one_rows is None:
+            most = max(_ROWS_A_SEED * n_seeds, _SAMPLE)
+        else:
+            most = checks.whole(self.round_one_rows, "round_one_rows", least=1)
         if rows.shape[0] <= most:
             return rows
         return rows.chosen(seeds.indices(rows.shape[0], most, rng))

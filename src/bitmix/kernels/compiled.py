@@ -139,13 +139,15 @@ def column_sums(words: Words, shares: Ints, n_columns: int) -> Ints:
     k = shares.shape[1]
     words, shares = np.ascontiguousarray(words), np.ascontiguousarray(shares)
     out = np.zeros((_padded(k), 64 * words.shape[1]), dtype=np.int64)
-    n_shares = _count_whole(words, shares, out)
+    owner = np.empty(len(words), dtype=np.int64)
+    n_shares = _owners(shares, owner)
+    _count_whole(words, owner, out)
     if n_shares:
         padded = shares
         if k % _LANES:
             padded = np.zeros((len(shares), _padded(k)), dtype=np.int64)
             padded[:, :k] = shares
-        _sum_shares(words, padded, _table(), out)
+        _sum_shares(words, padded, owner, _table(), out)
     return out[:k, :n_columns]
 
 
@@ -302,24 +304,29 @@ def _sum_by_cases(words, chosen, shares, first, table, out):  # type: ignore[no-
                 out[first + lane, 64 * start + column] += sums[column, lane]
 
 
-@njit(types.int64(_WORDS, _INTS2, _OUT2), nogil=True, cache=True)
-def _count_whole(words, shares, out):  # type: ignore[no-untyped-def]
-    """Count the bits of rows that one component has whole; how many shares the others have."""
-    rows, k = shares.shape
-    owner = np.full(rows, -1, dtype=np.int64)
-    ends = np.zeros(k + 1, dtype=np.int64)
+@njit(types.int64(_INTS2, _OUT1), nogil=True, cache=True)
+def _owners(shares, owner):  # type: ignore[no-untyped-def]
+    """Which component has a row whole, -1 where several share it; how many shares these have."""
     n_shares = 0
-    for row in range(rows):
+    for row in range(shares.shape[0]):
         some = 0
-        for i in range(k):
+        whole = -1
+        for i in range(shares.shape[1]):
             some += shares[row, i] != 0
             if shares[row, i] == _SHARE_ONE:
-                owner[row] = i
-        if owner[row] >= 0 and some == 1:
-            ends[owner[row] + 1] += 1
-        else:
-            owner[row] = -1
+                whole = i
+        owner[row] = whole if some == 1 else -1
+        if owner[row] < 0:
             n_shares += some
+    return n_shares
+
+
+@njit(types.void(_WORDS, _INTS1, _OUT2), nogil=True, cache=True)
+def _count_whole(words, owner, out):  # type: ignore[no-untyped-def]
+    rows, k = len(owner), len(out)
+    ends = np.zeros(k + 1, dtype=np.int64)
+    for row in range(rows):
+        ends[owner[row] + 1] += owner[row] >= 0
     for i in range(k):
         ends[i + 1] += ends[i]
     chosen = np.empty(rows, dtype=np.int64)
@@ -331,20 +338,20 @@ def _count_whole(words, shares, out):  # type: ignore[no-untyped-def]
     for i in range(k):
         if ends[i + 1] > ends[i]:
             _count_bits(words, chosen[ends[i] : ends[i + 1]], out[i])
-    return n_shares
 
 
-@njit(types.void(_WORDS, _INTS2, _OUT2, _OUT2), nogil=True, cache=True)
-def _sum_shares(words, shares, table, out):  # type: ignore[no-untyped-def]
+@njit(types.void(_WORDS, _INTS2, _INTS1, _OUT2, _OUT2), nogil=True, cache=True)
+def _sum_shares(words, shares, owner, table, out):  # type: ignore[no-untyped-def]
     rows, k = shares.shape
     chosen = np.empty(rows, dtype=np.int64)
     for first in range(0, k, _LANES):
         found = n_shares = 0
         for row in range(rows):
+            if owner[row] >= 0:
+                continue
             some = 0
             for lane in range(_LANES):
-                share = shares[row, first + lane]
-                some += (share != 0) & (share != _SHARE_ONE)
+                some += shares[row, first + lane] != 0
             if some > 0:
                 chosen[found] = row
                 found += 1
