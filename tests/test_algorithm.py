@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from bitmix import BitMatrix, ClassicEM, TwoRoundEM
 from bitmix.datasets import make_templates, paper_pair, sample_mixture
-from bitmix.em import prune, seeds
+from bitmix.em import prune, seeds, step
 from bitmix.em.step import em_step, expect
 from bitmix.errors import FewRowsWarning, FewSurvivorsWarning, InputError, NoStructureWarning
-from bitmix.kernels import fixed
+from bitmix.kernels import compiled, fixed, reference
 from bitmix.metrics import templates_recovered
 from bitmix.mixture import Mixture
 from bitmix.randomness import stream
@@ -256,7 +256,7 @@ def test_from_disk_is_the_same_as_from_memory(planted, tmp_path):
 
 
 KNOWN_MASS = [25608715722, 20299468692, 7778906786]
-KNOWN_LIKELIHOOD = -16716521908272
+KNOWN_LIKELIHOOD = -17117718434039366
 KNOWN_SUMS = 146665486
 
 
@@ -517,3 +517,56 @@ def test_warnings_are_ours():
         TwoRoundEM(2, random_state=0).fit(random_bits(20, 50, 0))
     assert {w.category for w in caught} <= {FewRowsWarning, NoStructureWarning, FewSurvivorsWarning}
     assert any(w.category is FewRowsWarning for w in caught)
+
+
+# --- screening ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("means", ["binary", "sharp", "soft", "hopeless"])
+@pytest.mark.parametrize("n", [1, 64, 130, 700])
+def test_screening_changes_no_bit(kernels, means, n):
+    """From all rows decided to none, alone and with others: as if every row had been scored."""
+    rng = np.random.default_rng(n)
+    k = 5
+    templates = rng.integers(2, size=(k, n))
+    spread = {"binary": 0, "sharp": 0.05, "soft": 0.3, "hopeless": 0.5}[means]
+    T = np.abs(templates - spread * rng.random((k, n)))
+    mixture = Mixture(T, rng.dirichlet(np.ones(k)), 0.07)
+    bits = templates[rng.integers(k, size=2500)] ^ (rng.random((2500, n)) < 0.1)
+    rows = BitMatrix.from_dense(bits)
+    scores = mixture.scores()
+    expected = step._of_block(rows.words, scores=scores, n_columns=n)
+    for block in (rows.words, rows.words[:64], rows.words[7:8]):
+        found = step._screened(block, scores=scores, bounds=scores.bounds(), n_columns=n)
+        assert_same_statistics(found, step._of_block(block, scores=scores, n_columns=n))
+    assert_same_statistics(expect(rows, mixture), expected)
+
+
+@laws
+@given(small_problem())
+def test_bounds_hold_and_decided_rows_are_decided(problem):
+    bits, mixture, _ = problem
+    words = BitMatrix.from_dense(bits).words
+    scores = mixture.scores()
+    bounds, found = scores.bounds(), scores(words)
+    distances = reference.hamming(words, bounds.templates)
+    each = np.arange(mixture.n_components)
+    assert (bounds.lower[each, distances] <= found).all()
+    assert (found <= bounds.upper[each, distances]).all()
+    cut = fixed.CUT_NATS << scores.bits
+    owner = reference.decided(words, bounds.templates, bounds.lower, bounds.upper, cut)
+    twin = compiled.decided(words, bounds.templates, bounds.lower, bounds.upper, cut)
+    np.testing.assert_array_equal(owner, twin)
+    shares, _, _ = reference.posteriors(found, scores.bits, fixed.tables())
+    for row in np.flatnonzero(owner >= 0):
+        assert shares[row, owner[row]] == 1 << 30
+
+
+def test_most_rows_of_templates_apart_are_decided():
+    templates = make_templates(10, 1024, separation=0.3, random_state=0)
+    X, labels = sample_mixture(templates, np.full(10, 0.1), 0.1, 3000, random_state=0)
+    scores = Mixture(0.8 * templates + 0.1, np.full(10, 0.1), 0.1).scores()
+    bounds = scores.bounds()
+    cut = fixed.CUT_NATS << scores.bits
+    owner = compiled.decided(X.words, bounds.templates, bounds.lower, bounds.upper, cut)
+    assert (owner == labels).mean() > 0.99

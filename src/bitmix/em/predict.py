@@ -54,8 +54,8 @@ def _probabilities(words: Words, *, scores: Scores) -> Floats:
 
 
 def _log_likelihoods(words: Words, *, scores: Scores) -> Floats:
-    _, nats, fraction = backend().posteriors(scores(words), scores.bits, fixed.tables())
-    total: Floats = nats + fraction / float(1 << fixed.LOG_BITS)
+    _, tops, logs = backend().posteriors(scores(words), scores.bits, fixed.tables())
+    total: Floats = tops / float(1 << scores.bits) + logs / float(1 << fixed.LOG_BITS)
     return total
 
 

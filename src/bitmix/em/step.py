@@ -9,12 +9,17 @@ import numpy as np
 from bitmix.kernels import backend, fixed
 from bitmix.kernels.bits import Words, words_for
 from bitmix.kernels.fixed import Ints
-from bitmix.kernels.scores import Scores
+from bitmix.kernels.scores import Bounds, Scores
 from bitmix.mixture import Floats, Mixture
 from bitmix.rows import Rows
 from bitmix.rows.protocol import PLAIN, Layout
 
 _STATISTICS_BYTES = 1 << 30  # partial sums of all threads together
+
+# Screening pays where there are rows enough to make its tables for, and one popcount a component
+# costs little beside the rest; with many components most rows are undecided anyway.
+_SCREENED_ROWS, _SCREENED_COMPONENTS, _SCREENED_CELLS = 2048, 64, 1 << 21
+_PROBE = 64
 
 
 class Model(Protocol):
@@ -39,10 +44,8 @@ class Statistics:
     """Σ_x p_i(x) in units of 2^-30, shape (k,)."""
     sums: Ints
     """Σ_x p_i(x)·x in units of 2^-30, shape (k, n)."""
-    nats: int
-    """Whole nats of the log-likelihood."""
-    fraction: int
-    """The rest of it, in units of 2^-32."""
+    likelihood_units: int
+    """Σ_x ln Σ_i w_i f_i(x) in units of 2^-42 nats."""
     weight_one: int = 1
     """What a row of weight 1 adds to `n_rows`."""
     known: Ints | None = None
@@ -53,8 +56,7 @@ class Statistics:
             self.n_rows + other.n_rows,
             self.mass + other.mass,
             self.sums + other.sums,
-            self.nats + other.nats,
-            self.fraction + other.fraction,
+            self.likelihood_units + other.likelihood_units,
             self.weight_one,
             None if self.known is None or other.known is None else self.known + other.known,
         )
@@ -70,14 +72,9 @@ class Statistics:
         return np.where(empty, otherwise, self.sums / np.where(empty, 1, self.counts))
 
     @property
-    def likelihood_units(self) -> int:
-        """Σ_x ln Σ_i w_i f_i(x) in units of 2^-32 nats: exact, for comparing fits."""
-        return (self.nats << fixed.LOG_BITS) + self.fraction
-
-    @property
     def log_likelihood(self) -> float:
         """Σ_x ln Σ_i w_i f_i(x)."""
-        return self.likelihood_units / (self.weight_one << fixed.LOG_BITS)
+        return self.likelihood_units / (self.weight_one << fixed.LIKELIHOOD_BITS)
 
     def same_as(self, other: "Statistics | None") -> bool:
         """Whether both lead to the same mixture, to the last bit."""
@@ -102,8 +99,13 @@ def expect(rows: Rows, mixture: Model) -> Statistics:
 
 def summed(rows: Rows, scores: Scores) -> Statistics:
     """The statistics of the shares that scores give."""
-    k, n = len(scores.const), rows.shape[1]
-    of_block = partial(_of_block, scores=scores, n_columns=n, layout=rows.layout)
+    (m, n), k = rows.shape, len(scores.const)
+    if rows.layout != PLAIN:
+        of_block = partial(_of_layout, scores=scores, n_columns=n, layout=rows.layout)
+    elif m >= _SCREENED_ROWS and k <= _SCREENED_COMPONENTS and k * n <= _SCREENED_CELLS:
+        of_block = partial(_screened, scores=scores, bounds=scores.bounds(), n_columns=n)
+    else:
+        of_block = partial(_of_block, scores=scores, n_columns=n)
     workers = max(1, _STATISTICS_BYTES // (3 * 8 * k * n))
     return rows.map_reduce(of_block, block_cells=k, workers=workers)
 
@@ -136,16 +138,42 @@ def maximise(mixture: Mixture, statistics: Statistics) -> Mixture:
     return replace(mixture, means=means, weights=statistics.mass / total)
 
 
-def _of_block(words: Words, *, scores: Scores, n_columns: int, layout: Layout) -> Statistics:
+def _of_block(words: Words, *, scores: Scores, n_columns: int) -> Statistics:
     kernels = backend()
-    if layout == PLAIN:
-        shares, nats, fraction = kernels.posteriors(scores(words), scores.bits, fixed.tables())
-        sums = kernels.column_sums(words, shares, n_columns)
-        return Statistics(
-            len(words), shares.sum(axis=0), sums, int(nats.sum()), int(fraction.sum())
-        )
+    shares, tops, logs = kernels.posteriors(scores(words), scores.bits, fixed.tables())
+    sums = kernels.column_sums(words, shares, n_columns)
+    likelihood = _likelihood(tops, logs, scores.bits)
+    return Statistics(len(words), shares.sum(axis=0), sums, likelihood)
+
+
+def _screened(words: Words, *, scores: Scores, bounds: Bounds, n_columns: int) -> Statistics:
+    """Rows that a popcount decides are counted, only the others are scored; the same statistics.
+
+    A few rows of the block tell whether that is worth the trouble.
+    """
+    kernels, k, cut = backend(), len(scores.const), fixed.CUT_NATS << scores.bits
+    decided = partial(
+        kernels.decided, templates=bounds.templates, lower=bounds.lower, upper=bounds.upper, cut=cut
+    )
+    if 2 * int((decided(words[:_PROBE]) < 0).sum()) > min(_PROBE, len(words)):
+        return _of_block(words, scores=scores, n_columns=n_columns)
+    owner = decided(words)
+    sums = kernels.owned_sums(words, owner, k, n_columns)
+    rows = np.bincount(owner + 1, minlength=k + 1)[1:]
+    likelihood = scores.total(rows, sums >> fixed.SHARE_BITS)
+    likelihood <<= fixed.LIKELIHOOD_BITS - scores.bits
+    found = Statistics(int(rows.sum()), rows << fixed.SHARE_BITS, sums, likelihood)
+    rest = np.flatnonzero(owner < 0)
+    return (
+        found + _of_block(words[rest], scores=scores, n_columns=n_columns) if rest.size else found
+    )
+
+
+def _of_layout(words: Words, *, scores: Scores, n_columns: int, layout: Layout) -> Statistics:
+    """Rows with weights, or with cells missing."""
+    kernels = backend()
     words, counts = _split(words, layout)
-    shares, nats, fraction = kernels.posteriors(scores(words), scores.bits, fixed.tables())
+    shares, tops, logs = kernels.posteriors(scores(words), scores.bits, fixed.tables())
     shares *= counts[:, None]
     sums = kernels.column_sums(words, shares, 64 * words.shape[1])
     half = 64 * words_for(n_columns)
@@ -153,11 +181,15 @@ def _of_block(words: Words, *, scores: Scores, n_columns: int, layout: Layout) -
         n_rows=int(counts.sum()),
         mass=shares.sum(axis=0),
         sums=np.ascontiguousarray(sums[:, :n_columns]),
-        nats=int((nats * counts).sum()),
-        fraction=int((fraction * counts).sum()),
+        likelihood_units=_likelihood(tops, logs, scores.bits, counts),
         weight_one=layout.weight_one or 1,
         known=np.ascontiguousarray(sums[:, half : half + n_columns]) if layout.missing else None,
     )
+
+
+def _likelihood(tops: Ints, logs: Ints, bits: int, counts: Ints | int = 1) -> int:
+    best = fixed.total(tops, counts) << (fixed.LIKELIHOOD_BITS - bits)
+    return best + (fixed.total(logs, counts) << (fixed.LIKELIHOOD_BITS - fixed.LOG_BITS))
 
 
 def _split(words: Words, layout: Layout) -> tuple[Words, Ints]:

@@ -280,7 +280,7 @@ def _converged(
         steps.append(Round(statistics.log_likelihood, k, mixture.weights))
         likelihood = statistics.likelihood_units
         if before is not None:
-            rise = settings.tol * (statistics.n_rows << fixed.LOG_BITS)
+            rise = settings.tol * (statistics.n_rows << fixed.LIKELIHOOD_BITS)
             converged = likelihood - before <= rise
             if converged:
                 break

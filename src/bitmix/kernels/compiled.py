@@ -29,7 +29,6 @@ for _name in ("CUT_NATS", "EXP_BITS", "LN2_48", "LOG_BITS", "SHARE_BITS"):
         raise ImportError(f"kernels.compiled and kernels.fixed disagree on {_name}")
 
 _SHARE_ONE = 1 << SHARE_BITS
-_FRACTION_MASK = (1 << LOG_BITS) - 1
 
 # A sum over the bits of a row goes through tables of all 256 cases of 8 columns, for a few
 # components at a time: a vector of `_LANES` whole numbers that the processor adds at once.
@@ -169,10 +168,24 @@ def _padded(k: int) -> int:
 def posteriors(scores: Ints, bits: int, tables: Tables) -> tuple[Ints, Ints, Ints]:
     """See `reference.posteriors`."""
     shares = np.empty(scores.shape, dtype=np.int64)
-    whole = np.empty(len(scores), dtype=np.int64)
-    fraction = np.empty(len(scores), dtype=np.int64)
-    _posteriors(np.ascontiguousarray(scores), bits, *tables, shares, whole, fraction)
-    return shares, whole, fraction
+    tops = np.empty(len(scores), dtype=np.int64)
+    logs = np.empty(len(scores), dtype=np.int64)
+    _posteriors(np.ascontiguousarray(scores), bits, *tables, shares, tops, logs)
+    return shares, tops, logs
+
+
+def decided(words: Words, templates: Words, lower: Ints, upper: Ints, cut: int) -> Ints:
+    """See `reference.decided`."""
+    owner = np.empty(len(words), dtype=np.int64)
+    _decided(np.ascontiguousarray(words), np.ascontiguousarray(templates), lower, upper, cut, owner)
+    return owner
+
+
+def owned_sums(words: Words, owner: Ints, k: int, n_columns: int) -> Ints:
+    """See `reference.owned_sums`."""
+    out = np.zeros((k, 64 * words.shape[1]), dtype=np.int64)
+    _count_whole(np.ascontiguousarray(words), owner, out)
+    return out[:, :n_columns]
 
 
 @njit(types.void(_WORDS, _WORDS, _OUT2), nogil=True, cache=True)
@@ -183,6 +196,27 @@ def _hamming(words, templates, out):  # type: ignore[no-untyped-def]
             for w in range(words.shape[1]):
                 distance += _popcount(words[row, w] ^ templates[i, w])
             out[row, i] = distance
+
+
+@njit(types.void(_WORDS, _WORDS, _INTS2, _INTS2, types.int64, _OUT1), nogil=True, cache=True)
+def _decided(words, templates, lower, upper, cut, owner):  # type: ignore[no-untyped-def]
+    k = templates.shape[0]
+    highs = np.empty(k, dtype=np.int64)
+    for row in range(words.shape[0]):
+        best = 0
+        top = np.int64(0)
+        for i in range(k):
+            distance = 0
+            for w in range(words.shape[1]):
+                distance += _popcount(words[row, w] ^ templates[i, w])
+            low = lower[i, distance]
+            highs[i] = upper[i, distance]
+            if i == 0 or low > top:
+                best, top = i, low
+        owner[row] = best
+        for i in range(k):
+            if i != best and highs[i] > top - cut:
+                owner[row] = -1
 
 
 @njit(types.void(_WORDS, _INTS2, _OUT2, _OUT2), nogil=True, cache=True)
@@ -381,7 +415,7 @@ def _log(total, logs):  # type: ignore[no-untyped-def]
     nogil=True,
     cache=True,
 )
-def _posteriors(scores, bits, coarse, fine, logs, shares, whole, fraction):  # type: ignore[no-untyped-def]
+def _posteriors(scores, bits, coarse, fine, logs, shares, tops, rest):  # type: ignore[no-untyped-def]
     rows, k = scores.shape
     cut = CUT_NATS << bits
     shift = bits - LOG_BITS
@@ -414,10 +448,5 @@ def _posteriors(scores, bits, coarse, fine, logs, shares, whole, fraction):  # t
                     if i != best:
                         given += shares[row, i]
         shares[row, best] = _SHARE_ONE - given
-
-        nats = top >> bits
-        rest = top - (nats << bits)
-        rest = rest >> shift if shift >= 0 else rest << -shift
-        rest += _log(total, logs)
-        whole[row] = nats + (rest >> LOG_BITS)
-        fraction[row] = rest & _FRACTION_MASK
+        tops[row] = top
+        rest[row] = _log(total, logs) if alive > 1 else 0

@@ -5,9 +5,9 @@ Three units are in use.
 * **Scores** ``ln(w_i f_i(x))`` are int64 in units of 2^-F nats, F = `score_bits`.
 * **Shares** (posterior probabilities) are int64 in units of 2^-30: the shares of a row sum to
   exactly 2^30, so m ≤ 2^31 rows sum to at most 2^61.
-* **Log-likelihoods** are a pair (whole nats, fraction in 2^-32 nats). Of a row, the
-  whole part is below 2^31 in size for n ≤ 10^6 and the fraction below 2^32, so m ≤ 2^31 rows sum to
-  less than 2^63 in either.
+* **Log-likelihoods** of a row are its best score and the logarithm of what the others add, in
+  units of 2^-32 nats. Sums are Python's own integers, in units of 2^-42: no score is cut, and any
+  way of adding gives the same.
 
 ``exp`` and ``log`` never come from the platform. Below, an *exp unit* is 2^-31.
 
@@ -45,6 +45,7 @@ EXP_BITS = 31
 LOG_BITS = 32
 CUT_NATS = 22
 MAX_SCORE_BITS = 42
+LIKELIHOOD_BITS = MAX_SCORE_BITS
 LN2_48 = 195103586505167
 """ln 2 in units of 2^-48."""
 MAX_COMPONENTS = 2**21
@@ -182,6 +183,15 @@ def score_bits(bound_nats: int) -> int:
 def score_error(n_columns: int, bits: int) -> float:
     """Largest error of an integer score in nats: (n+1)·2^(1-F); see `Mixture.scores`."""
     return float((n_columns + 1) * 2.0 ** (1 - bits))
+
+
+def total(values: Ints, counts: Ints | int = 1) -> int:
+    """Σ values·counts of values below 2^61 in size, the counts adding to 2^31 at most.
+
+    High and low halves are summed apart, so that neither overflows.
+    """
+    high, low = values >> 31, values & ((1 << 31) - 1)
+    return (int((high * counts).sum()) << 31) + int((low * counts).sum())
 
 
 def share_error(n_components: int) -> float:

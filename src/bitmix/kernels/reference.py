@@ -41,7 +41,7 @@ def column_sums(words: Words, shares: Ints, n_columns: int) -> Ints:
 
 
 def posteriors(scores: Ints, bits: int, tables: Tables) -> tuple[Ints, Ints, Ints]:
-    """Shares (rows, components), and each row's log-likelihood as whole nats and 2^-32 fraction.
+    """Shares (rows, components); the best score of each row; ln Σ exp(score - best), in 2^-32.
 
     A row's shares sum to 2^30 exactly; the best component (lowest index among equals) takes what
     integer division leaves over.
@@ -58,9 +58,27 @@ def posteriors(scores: Ints, bits: int, tables: Tables) -> tuple[Ints, Ints, Int
     shares[rows, best] = 0
     shares[rows, best] = (1 << SHARE_BITS) - shares.sum(axis=1)
 
-    whole = top >> bits
-    fraction = _rescale(top - (whole << bits), bits) + _log(total, tables)
-    return shares, whole + (fraction >> LOG_BITS), fraction & ((1 << LOG_BITS) - 1)
+    return shares, top, _log(total, tables)
+
+
+def decided(words: Words, templates: Words, lower: Ints, upper: Ints, cut: int) -> Ints:
+    """The component whose score is above all others' by `cut` or more; -1 where none is known to.
+
+    Scores are known by bounds: `lower[i, D]` and `upper[i, D]` at distance D from template i.
+    """
+    rows, distances = np.arange(len(words)), hamming(words, templates).T
+    low = np.take_along_axis(lower, distances, axis=1)
+    high = np.take_along_axis(upper, distances, axis=1)
+    best = low.argmax(axis=0)
+    top = low[best, rows]
+    high[best, rows] = top - cut
+    return np.where(high.max(axis=0) <= top - cut, best, -1)
+
+
+def owned_sums(words: Words, owner: Ints, k: int, n_columns: int) -> Ints:
+    """`column_sums` of rows that one component has whole; those with owner -1 are left out."""
+    shares = (owner[:, None] == np.arange(k)).astype(np.int64) << SHARE_BITS
+    return column_sums(words, shares, n_columns)
 
 
 def _rescale(nats: Ints, bits: int) -> Ints:

@@ -2,13 +2,32 @@
 
 Both forms agree to the last bit where both apply: with binary templates every coefficient is
 ±step, and const + Σ x·coef is const' - step·D(x, T).
+
+*Bounds.* An affine score is highest for the row R with a 1 wherever the coefficient is positive,
+and loses |coef_s| for each column s in which a row differs from R. A row that differs in D columns
+therefore loses at least the D smallest and at most the D largest of the |coef_s|. So a popcount
+bounds the score, by whole numbers and without rounding; and where one component's lower bound is
+above the upper bounds of all others by 22 nats or more, its share of the row is one and theirs are
+zero, to the last bit, as if the scores had been computed.
 """
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from bitmix.kernels import backend
-from bitmix.kernels.bits import Words
+from bitmix.kernels.bits import Words, pack, unpack, words_for
 from bitmix.kernels.fixed import Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Between what a score lies, by the distance of the row to a binary template."""
+
+    templates: Words
+    lower: Ints
+    """Shape (k, 64·words + 1), by component and distance."""
+    upper: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +42,23 @@ class HammingScores:
 
     def __call__(self, words: Words) -> Ints:
         return self.const - self.step * backend().hamming(words, self.templates)
+
+    def bounds(self) -> Bounds:
+        """Both bounds are the score itself."""
+        steps = np.broadcast_to(self.step, self.const.shape)
+        distances = np.arange(64 * self.templates.shape[1] + 1)
+        scores = self.const[:, None] - steps[:, None] * distances
+        return Bounds(self.templates, scores, scores)
+
+    def total(self, rows: Ints, ones: Ints) -> int:
+        """The sum of scores of so many rows of each component, given their ones in each column."""
+        bits = unpack(self.templates, ones.shape[1]).astype(np.int64)
+        distances = np.where(bits == 1, rows[:, None] - ones, ones).sum(axis=1)
+        steps = np.broadcast_to(self.step, self.const.shape)
+        return sum(
+            int(m) * int(const) - int(step) * int(d)
+            for m, const, step, d in zip(rows, self.const, steps, distances, strict=True)
+        )
 
     def scaled_down(self, halvings: int) -> "HammingScores":
         """All scores divided by 2^halvings."""
@@ -39,6 +75,27 @@ class AffineScores:
 
     def __call__(self, words: Words) -> Ints:
         return backend().affine(words, self.const, self.coef)
+
+    def bounds(self) -> Bounds:
+        """By the sum of the smallest and of the largest coefficients."""
+        k, n = self.coef.shape
+        best = self.const + np.where(self.coef > 0, self.coef, 0).sum(axis=1)
+        least = np.zeros((k, 64 * words_for(n) + 1), dtype=np.int64)
+        losses = np.sort(np.abs(self.coef), axis=1)
+        np.cumsum(losses, axis=1, out=least[:, 1 : n + 1])
+        most = least.copy()
+        np.cumsum(losses[:, ::-1], axis=1, out=most[:, 1 : n + 1])
+        return Bounds(pack(self.coef > 0), best[:, None] - most, best[:, None] - least)
+
+    def total(self, rows: Ints, ones: Ints) -> int:
+        """The sum of scores of so many rows of each component, given their ones in each column.
+
+        Coefficients are below 2^53 in size and a block has less than 2^35 bits, so that neither
+        half of the products overflows.
+        """
+        high, low = self.coef >> 26, self.coef & ((1 << 26) - 1)
+        bits = (int((ones * high).sum()) << 26) + int((ones * low).sum())
+        return bits + sum(int(m) * int(const) for m, const in zip(rows, self.const, strict=True))
 
     def scaled_down(self, halvings: int) -> "AffineScores":
         """All scores divided by 2^halvings."""

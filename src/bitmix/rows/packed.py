@@ -5,7 +5,7 @@ import operator
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait
 from functools import reduce
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ from bitmix.kernels.bits import WORD, Words, pack, padding_is_zero, unpack, word
 from bitmix.rows import bitfile
 from bitmix.rows.convert import to_words, to_words_and_known
 from bitmix.rows.protocol import PLAIN, A, Layout
+from bitmix.rows.threads import threads_of
 
 _MIN_BLOCK_ROWS = 512
 _BLOCK_WORK = 1 << 19  # words times values a row: some tenths of a millisecond
@@ -207,12 +208,12 @@ class BitMatrix:
         blocks = self._blocks(self._block_rows(block_cells, threads))
         if len(self) <= _MIN_BLOCK_ROWS:
             return np.concatenate([function(block) for block in blocks])
-        with ThreadPoolExecutor(threads) as pool:
-            try:
-                return np.concatenate(list(pool.map(function, blocks)))
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+        futures = [threads_of(threads).submit(function, block) for block in blocks]
+        try:
+            return np.concatenate([future.result() for future in futures])
+        finally:
+            for future in futures:
+                future.cancel()
 
     def _block_rows(self, block_cells: int, threads: int) -> int:
         """Rows a block: something to do for every thread, within the second-level cache, yet so
@@ -251,10 +252,10 @@ def _fold_in_threads(
 
     if threads == 1:
         return fold()
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            futures = [pool.submit(fold) for _ in range(threads)]
-            return [part for future in futures for part in future.result()]
-        except BaseException:
-            stop.set()
-            raise
+    futures = [threads_of(threads).submit(fold) for _ in range(threads)]
+    try:
+        return [part for future in futures for part in future.result()]
+    except BaseException:
+        stop.set()
+        wait(futures)
+        raise
