@@ -5,6 +5,8 @@ membership. Runs are kept: call again to go on. Prints a table and the verdict o
 """
 
 import argparse
+import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from bitmix.experiments import tasks
 from bitmix.experiments.cells import Cell, ask
 from bitmix.experiments.methods import KNOWN, ORACLE, classic
 from bitmix.experiments.runner import run
@@ -49,8 +52,10 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--only", default="", help="cells whose name starts so")
+    parser.add_argument("--cost", type=int, default=9, help="fits to time in each cell; 0 for none")
     parser.add_argument("--store", type=Path, default=Path("quality.sqlite"))
     args = parser.parse_args()
+    warnings.simplefilter("ignore")  # few rows, few survivors: meant to be hard
     cells = [(name, at) for name, at in grids() if name.startswith(args.only)]
     seeds = range(args.first_seed, args.first_seed + args.runs)
     sweeps = [
@@ -83,6 +88,30 @@ def main() -> None:
     print(
         f"{len(cells)} cells: {worse} worse, {far} below the oracle; mean {ours:.4f} / {theirs:.4f}"
     )
+    if args.cost:
+        ratios = [(cost(at, args.cost), name) for name, at in cells]
+        least, most = min(ratios), max(ratios)
+        print(
+            f"time of a warm fit as a share of the original EM's, medians of {args.cost} fits: "
+            f"median {np.median([ratio for ratio, _ in ratios]):.2f}, "
+            f"least {least[0]:.2f} ({least[1]}), most {most[0]:.2f} ({most[1]})"
+        )
+
+
+def cost(at: dict[str, Any], fits: int) -> float:
+    """Time of ours as a share of theirs: medians of fits in turn, in this process."""
+    seconds: dict[str, list[float]] = {"ours": [], "theirs": []}
+    for seed in range(fits + 1):
+        for name, method in (("ours", OURS), ("theirs", THEIRS)):
+            start = time.perf_counter()
+            tasks.run(Cell("planted", at, method, seed))
+            seconds[name].append(time.perf_counter() - start)
+    start = time.perf_counter()
+    for seed in range(fits):
+        tasks.run(Cell("planted", at, ORACLE.params, seed))
+    sampling = (time.perf_counter() - start) / fits  # part of either, with a little to spare
+    ours, theirs = (float(np.median(times[1:])) - sampling for times in seconds.values())
+    return ours / theirs
 
 
 if __name__ == "__main__":
