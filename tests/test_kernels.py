@@ -1,5 +1,8 @@
 """Both back ends give the same bits, within the bounds that `fixed` proves."""
 
+import os
+import subprocess
+import sys
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -7,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bitmix import kernels
+from bitmix import TemplateMixture, kernels
 from bitmix.errors import InputError
 from bitmix.kernels import compiled, fixed, reference
 from bitmix.kernels.bits import pack, padding_is_zero, unpack
@@ -210,3 +213,33 @@ def test_matrix_products_are_exact():
     whole = rng.integers(-(2**52), 2**52, size=(3, 500))
     expected = whole.astype(object) @ bits.astype(np.int64).astype(object)
     assert (exact_product(whole, bits) == expected).all()
+
+
+def in_fresh_process(code):
+    """What a fresh interpreter prints, with no back end chosen."""
+    environment = {k: v for k, v in os.environ.items() if k != "BITMIX_KERNELS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
+    )
+    return done.stdout.split()
+
+
+def test_small_problems_do_not_load_numba():
+    """1,000 × 500 bits, fit and predict; what is larger, or goes on, does load it."""
+    code = """
+import sys, numpy as np
+from bitmix import TemplateMixture
+bits = np.random.default_rng(0).integers(2, size=(1000, 500), dtype=np.uint8)
+model = TemplateMixture(3, random_state=0, n_init=2).fit(bits)
+model.predict(bits)
+print("numba" in sys.modules, model.weights_.tobytes().hex())
+for _ in range(100):
+    labels = model.predict(bits)
+print("numba" in sys.modules, labels.sum())
+"""
+    small, weights, often, labels = in_fresh_process(code)
+    assert (small, often) == ("False", "True")
+    bits = np.random.default_rng(0).integers(2, size=(1000, 500), dtype=np.uint8)
+    model = TemplateMixture(3, random_state=0, n_init=2).fit(bits)
+    assert model.weights_.tobytes().hex() == weights
+    assert model.predict(bits).sum() == int(labels)

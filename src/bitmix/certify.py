@@ -120,7 +120,7 @@ def certify_fit(
         raise InputError(f"templates must have the {n} columns of X, got {T.shape[1]}")
     rng = stream(seed, "certificate")
     words = rows.take(indices(m, MOST_ROWS, rng) if m > MOST_ROWS else np.arange(m))
-    labels = backend().hamming(words, T.words).argmin(axis=1)
+    labels = backend(words).hamming(words, T.words).argmin(axis=1)
     evidence = gather(words, labels, T, rng)
     verdict = judge(evidence, alpha)
     return FitCertificate(
@@ -148,7 +148,7 @@ def gather(
     gap = _least_gap(words, labels, n)
     duplicates, expected = _equal_rows(words, labels, T)
     sizes = np.bincount(labels, minlength=k)
-    ones = backend().column_sums(words, np.eye(k, dtype=np.int64)[labels], n)
+    ones = backend(words).column_sums(words, np.eye(k, dtype=np.int64)[labels], n)
     agree = np.where(T.to_dense(bool), ones, sizes[:, None] - ones)
     flips = int((sizes[:, None] - agree).sum())
     return Evidence(
@@ -196,7 +196,7 @@ def _greedy_matching(words: Words) -> tuple[NDArray[np.intp], NDArray[np.intp], 
     free = np.arange(len(words))
     pairs, distances = [], []
     while len(free) > 1:
-        away = backend().hamming(words[free[1:]], words[free[0]][None])[:, 0]
+        away = backend(words).hamming(words[free[1:]], words[free[0]][None])[:, 0]
         nearest = int(away.argmin())
         pairs.append((free[0], free[nearest + 1]))
         distances.append(int(away[nearest]))
@@ -209,7 +209,7 @@ def _least_gap(words: Words, labels: NDArray[np.int64], n: int) -> int:
     """Least distance between rows of different labels; n + 1 where there are none."""
     gap = n + 1
     for start in range(0, len(words), 256):
-        distance = backend().hamming(words[start : start + 256], words[start:])
+        distance = backend(words).hamming(words[start : start + 256], words[start:])
         same = labels[start : start + 256, None] == labels[None, start:]
         gap = min(gap, int(np.where(same, n + 1, distance).min()))
     return gap

@@ -42,19 +42,19 @@ def _map(rows: Rows, mixture: Model, function: Any) -> NDArray[Any]:
 
 
 def _labels(words: Words, *, scores: Scores) -> NDArray[np.int64]:
-    shares, _, _ = backend().posteriors(scores(words), scores.bits, fixed.tables())
+    shares, _, _ = backend(words).posteriors(scores(words), scores.bits, fixed.tables())
     best: NDArray[np.int64] = shares.argmax(axis=1)
     return best
 
 
 def _probabilities(words: Words, *, scores: Scores) -> Floats:
-    shares, _, _ = backend().posteriors(scores(words), scores.bits, fixed.tables())
+    shares, _, _ = backend(words).posteriors(scores(words), scores.bits, fixed.tables())
     p: Floats = shares / float(1 << fixed.SHARE_BITS)
     return p
 
 
 def _log_likelihoods(words: Words, *, scores: Scores) -> Floats:
-    _, tops, logs = backend().posteriors(scores(words), scores.bits, fixed.tables())
+    _, tops, logs = backend(words).posteriors(scores(words), scores.bits, fixed.tables())
     total: Floats = tops / float(1 << scores.bits) + logs / float(1 << fixed.LOG_BITS)
     return total
 

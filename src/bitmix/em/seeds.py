@@ -100,9 +100,9 @@ def noise_of(words: Words, n: int) -> float:
 
 
 def _closest_pair(words: Words) -> float:
-    closest = math.inf if len(words) > 1 else 0
+    kernels, closest = backend(words), math.inf if len(words) > 1 else 0
     for i in range(1, len(words)):
-        closest = min(closest, int(backend().hamming(words[:i], words[i : i + 1]).min()))
+        closest = min(closest, int(kernels.hamming(words[:i], words[i : i + 1]).min()))
         if closest == 0:
             break
     return float(closest)

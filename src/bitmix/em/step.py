@@ -139,7 +139,7 @@ def maximise(mixture: Mixture, statistics: Statistics) -> Mixture:
 
 
 def _of_block(words: Words, *, scores: Scores, n_columns: int) -> Statistics:
-    kernels = backend()
+    kernels = backend(words)
     shares, tops, logs = kernels.posteriors(scores(words), scores.bits, fixed.tables())
     sums = kernels.column_sums(words, shares, n_columns)
     likelihood = _likelihood(tops, logs, scores.bits)
@@ -151,7 +151,7 @@ def _screened(words: Words, *, scores: Scores, bounds: Bounds, n_columns: int) -
 
     A few rows of the block tell whether that is worth the trouble.
     """
-    kernels, k, cut = backend(), len(scores.const), fixed.CUT_NATS << scores.bits
+    kernels, k, cut = backend(words), len(scores.const), fixed.CUT_NATS << scores.bits
     decided = partial(
         kernels.decided, templates=bounds.templates, lower=bounds.lower, upper=bounds.upper, cut=cut
     )
@@ -171,7 +171,7 @@ def _screened(words: Words, *, scores: Scores, bounds: Bounds, n_columns: int) -
 
 def _of_layout(words: Words, *, scores: Scores, n_columns: int, layout: Layout) -> Statistics:
     """Rows with weights, or with cells missing."""
-    kernels = backend()
+    kernels = backend(words)
     words, counts = _split(words, layout)
     shares, tops, logs = kernels.posteriors(scores(words), scores.bits, fixed.tables())
     shares *= counts[:, None]

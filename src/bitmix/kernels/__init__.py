@@ -1,7 +1,8 @@
 """The arithmetic: integers in, integers out, the same bits from either back end.
 
 `reference` is the definition, in NumPy; `compiled` is its numba twin. ``BITMIX_KERNELS`` chooses
-(``reference`` or ``compiled``; by default compiled where numba is installed) and
+(``reference`` or ``compiled``); by default small problems start in NumPy, as loading numba takes
+half a second, and what is large or goes on is compiled, where numba is installed.
 ``BITMIX_NUM_THREADS`` sets how many threads share the blocks. Neither changes a result.
 """
 
@@ -35,9 +36,20 @@ class Kernels(Protocol):
     def column_sums(self, words: Words, shares: Ints, n_columns: int) -> Ints: ...
 
 
-def backend() -> Kernels:
-    """The back end in use."""
-    return _load(os.environ.get("BITMIX_KERNELS", ""))
+_SMALL_WORDS = 10**6 // 64
+_RENT_WORDS = 1 << 21  # rows worked on in NumPy before numba would have paid for its loading
+_rented = 0
+
+
+def backend(words: Words | None = None) -> Kernels:
+    """The back end to use for these rows, or for who knows how many."""
+    global _rented
+    name = os.environ.get("BITMIX_KERNELS", "")
+    if not name and _rented < _RENT_WORDS:
+        work = _RENT_WORDS if words is None else words.size
+        _rented += work if work <= _SMALL_WORDS else _RENT_WORDS
+        name = "reference" if _rented < _RENT_WORDS else ""
+    return _load(name)
 
 
 @cache

@@ -41,7 +41,7 @@ class HammingScores:
     bits: int
 
     def __call__(self, words: Words) -> Ints:
-        return self.const - self.step * backend().hamming(words, self.templates)
+        return self.const - self.step * backend(words).hamming(words, self.templates)
 
     def bounds(self) -> Bounds:
         """Both bounds are the score itself."""
@@ -74,7 +74,7 @@ class AffineScores:
     bits: int
 
     def __call__(self, words: Words) -> Ints:
-        return backend().affine(words, self.const, self.coef)
+        return backend(words).affine(words, self.const, self.coef)
 
     def bounds(self) -> Bounds:
         """By the sum of the smallest and of the largest coefficients."""

@@ -85,7 +85,8 @@ class AugmentedRows:
         assert self._known is not None
         once, n = np.ones((len(self._bits), 1), dtype=np.int64), self.shape[1]
         ones, known = (
-            backend().column_sums(part.words, once, n) for part in (self._bits, self._known)
+            backend(part.words).column_sums(part.words, once, n)
+            for part in (self._bits, self._known)
         )
         return pack(2 * ones > known)
 
