@@ -16,8 +16,8 @@ lint: .venv/.have-test  ## style, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/.have-test  ## time and memory beside k-means; how honest the certificates are
-	$(BIN)/python benchmarks/fit.py
+bench: .venv/.have-test  ## time and memory beside what people use; how honest the certificates are
+	$(BIN)/bitmix bench
 	$(BIN)/python benchmarks/trust.py
 
 bench-quality: .venv/.have-test  ## exact recovery against the original EM and an oracle; resumable

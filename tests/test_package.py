@@ -33,7 +33,7 @@ FLOORS = [
     {"estimators", "template_mixture"},
     {"models", "select"},
     {"plots"},
-    {"kennel", "experiments", "report"},
+    {"kennel", "experiments", "report", "bench"},
     {"cli"},
     {"__main__", "__init__"},
 ]

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from bitmix.cli.bench import bench
 from bitmix.cli.certify import certify
 from bitmix.cli.demo import demo
 from bitmix.cli.fit import fit
@@ -18,7 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for _command in (demo, fit, certify, plan, sketch, reproduce):
+for _command in (demo, fit, certify, plan, sketch, reproduce, bench):
     app.command()(_command)
 
 

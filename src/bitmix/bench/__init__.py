@@ -1,0 +1,1 @@
+"""How fast, beside what people use now: every measurement in a process of its own."""

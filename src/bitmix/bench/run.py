@@ -1,0 +1,234 @@
+"""The grid of sizes, one process a measurement; the table, the exponents, the JSON and the plot."""
+
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitmix.bench.machine import described, rates
+from bitmix.bench.methods import METHODS, Method
+from bitmix.datasets import make_templates, sample_mixture
+from bitmix.errors import InputError
+from bitmix.progress import progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NOISE, SEPARATION, WARM_RUNS = 0.1, 0.4, 5
+
+
+@dataclass(frozen=True)
+class Size:
+    """m rows of n columns, k templates."""
+
+    m: int
+    n: int
+    k: int
+
+    def __str__(self) -> str:
+        return f"{self.m:,} × {self.n:,}, k = {self.k}"
+
+    @property
+    def work(self) -> float:
+        """What the time of any method grows with, about."""
+        return float(self.m) * self.n * self.k
+
+    @property
+    def nbytes(self) -> int:
+        return self.m * 8 * -(-self.n // 64)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One method at one size."""
+
+    method: str
+    size: Size
+    seconds: float
+    """Median of the warm runs."""
+    peak: int
+    """Most bytes of memory beyond the data."""
+    found: int | None
+    """Templates found to the last bit, where the method has clusters."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """All that was measured, and on what."""
+
+    machine: str
+    rates: dict[str, float]
+    measurements: tuple[Measurement, ...]
+
+    def of(self, method: str, size: Size) -> Measurement | None:
+        found = (each for each in self.measurements if (each.method, each.size) == (method, size))
+        return next(found, None)
+
+    @property
+    def sizes(self) -> list[Size]:
+        return list(dict.fromkeys(each.size for each in self.measurements))
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1)
+
+    def exponents(self, method: str) -> dict[str, float]:
+        """Growth of the time with m, n and k: the slope between the two largest, others equal."""
+        found = {}
+        mine = [each for each in self.measurements if each.method == method]
+        for name in ("m", "n", "k"):
+            pairs = [
+                (a, b)
+                for a in mine
+                for b in mine
+                if getattr(a.size, name) < getattr(b.size, name)
+                and all(
+                    getattr(a.size, other) == getattr(b.size, other)
+                    for other in "mnk"
+                    if other != name
+                )
+            ]
+            if pairs:
+                largest = max(getattr(b.size, name) for _, b in pairs)
+                a, b = max(
+                    (pair for pair in pairs if getattr(pair[1].size, name) == largest),
+                    key=lambda pair: getattr(pair[0].size, name),
+                )
+                growth = getattr(b.size, name) / getattr(a.size, name)
+                found[name] = math.log(b.seconds / a.seconds) / math.log(growth)
+        return found
+
+
+def grid(quick: bool = False, rows: int = 10**6) -> list[Size]:
+    """Rows up to `rows` at 2,048 columns and 10 templates; then columns; then templates."""
+    if quick:
+        return [Size(10_000, 2048, 10), Size(20_000, 2048, 10)]
+    by_rows = [m for m in (10_000, 20_000, 100_000, 200_000, 1_000_000, 10_000_000) if m <= rows]
+    sizes = [Size(m, 2048, 10) for m in by_rows]
+    sizes += [Size(10_000, n, 10) for n in (128, 16_384, 65_536)]
+    sizes += [Size(100_000, 2048, k) for k in (2, 100)]
+    return [size for size in sizes if size.m <= rows]
+
+
+def run(sizes: Sequence[Size], *, limit: float = 120.0, only: Sequence[str] = ()) -> Result:
+    """Measure every method that is installed; peers only where they would end within `limit` s."""
+    methods = _chosen(only)
+    found: list[Measurement] = []
+    with tempfile.TemporaryDirectory(prefix="bitmix-bench-") as folder:
+        for size in progress(sizes, "sizes", total=len(sizes)):
+            _sample(size, Path(folder))
+            for method in methods:
+                if _expected(method, size, found) <= limit:
+                    found.append(_measure(method, size, Path(folder), limit))
+    return Result(described(), rates(), tuple(each for each in found if each.seconds < limit))
+
+
+def _chosen(only: Sequence[str]) -> list[Method]:
+    names = {method.name for method in METHODS}
+    unknown = set(only) - names
+    if unknown:
+        raise InputError(f"method must be one of {', '.join(sorted(names))}, got {unknown.pop()!r}")
+    return [each for each in METHODS if each.installed and (not only or each.name in only)]
+
+
+def _sample(size: Size, folder: Path) -> None:
+    truth = make_templates(size.k, size.n, separation=SEPARATION, random_state=0)
+    X, _ = sample_mixture(truth, np.full(size.k, 1 / size.k), NOISE, size.m, random_state=0)
+    X.save(folder / "rows.bits")
+    np.save(folder / "truth.npy", truth)
+
+
+def _expected(method: Method, size: Size, found: Sequence[Measurement]) -> float:
+    """Seconds by what the method took for the nearest size, in proportion; 0 for the first."""
+    mine = [each for each in found if each.method == method.name]
+    if method.ours or not mine:
+        return 0.0
+    near = min(mine, key=lambda each: abs(math.log(size.work / each.size.work)))
+    return near.seconds * size.work / near.size.work
+
+
+def _measure(method: Method, size: Size, folder: Path, limit: float) -> Measurement:
+    runs = str(WARM_RUNS if method.ours else 1)
+    command = [
+        sys.executable,
+        "-m",
+        "bitmix.bench.one",
+        method.name,
+        str(folder),
+        str(size.k),
+        runs,
+    ]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=10 * limit + 600
+        )
+    except subprocess.TimeoutExpired:
+        return Measurement(method.name, size, math.inf, 0, None)
+    except subprocess.CalledProcessError as error:
+        last = error.stderr.strip().splitlines()[-1] if error.stderr.strip() else "no message"
+        raise InputError(f"{method.name} failed on {size}: {last}") from None
+    line: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return Measurement(method.name, size, median(line["seconds"]), line["peak"], line["found"])
+
+
+def table(result: Result) -> Iterator[str]:
+    """Lines of text: the machine, every measurement, how time grows."""
+    raw, read = result.rates["popcount"], result.rates["read"]
+    share = result.rates["distances"] / raw
+    yield result.machine
+    yield (
+        f"exclusive or and popcount in cache {raw / 1e9:.1f} GB/s, distances of rows to 212 seeds "
+        f"{100 * share:.0f} % of it; reading memory {read / 1e9:.1f} GB/s"
+    )
+    for size in result.sizes:
+        once = size.nbytes / read
+        yield ""
+        yield f"{size}: {size.nbytes / 1e6:,.0f} MB packed, one read {once * 1e3:.1f} ms"
+        yield (
+            f"  {'':<20}{'seconds':>10}{'rows/s':>12}{'GB/s':>8}{'reads':>8}{'popcount':>10}"
+            f"{'peak MB':>9}{'found':>9}{'ratio':>8}"
+        )
+        best = result.of("TemplateMixture", size)
+        for method in METHODS:
+            each = result.of(method.name, size)
+            if each is None:
+                continue
+            speed = size.nbytes / each.seconds
+            found = "" if each.found is None else f"{each.found}/{size.k}"
+            ratio = each.seconds / best.seconds if best else math.nan
+            yield (
+                f"  {method.name:<20}{each.seconds:>10.3f}{size.m / each.seconds:>12,.0f}"
+                f"{speed / 1e9:>8.2f}{each.seconds / once:>8.1f}"
+                f"{100 * size.k * speed / raw:>9.0f}%{each.peak / 1e6:>9.0f}{found:>9}{ratio:>8.1f}"
+            )
+    yield ""
+    for method in METHODS:
+        grown = result.exponents(method.name)
+        if grown:
+            text = ", ".join(f"{name}^{power:.2f}" for name, power in grown.items())
+            yield f"time of {method.name} grows as {text}"
+
+
+def draw(result: Result, figure: "Figure") -> None:
+    """Seconds over rows at 2,048 columns, both axes logarithmic; one line a method."""
+    ax = figure.subplots()
+    for method in METHODS:
+        points = sorted(
+            (each.size.m, each.seconds)
+            for each in result.measurements
+            if each.method == method.name and (each.size.n, each.size.k) == (2048, 10)
+        )
+        if points:
+            width = 2.4 if method.ours else 1.2
+            ax.plot(*zip(*points, strict=True), marker="o", lw=width, label=method.name)
+    ax.set(xscale="log", yscale="log", xlabel="rows of 2,048 bits", ylabel="seconds")
+    ax.set_title("Time of a fit, 10 templates")
+    ax.grid(True, which="both", alpha=0.25)
+    ax.legend(frameon=False)
