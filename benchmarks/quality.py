@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from bitmix.experiments import tasks
@@ -19,6 +20,7 @@ from bitmix.experiments.cells import Cell, ask
 from bitmix.experiments.methods import KNOWN, ORACLE, classic
 from bitmix.experiments.runner import run
 from bitmix.experiments.store import Store
+from bitmix.plots import saved_figure
 
 OURS = {"estimator": "TemplateMixture"}
 THEIRS = classic(10, 10, noise=KNOWN).params
@@ -53,6 +55,7 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--only", default="", help="cells whose name starts so")
     parser.add_argument("--cost", type=int, default=9, help="fits to time in each cell; 0 for none")
+    parser.add_argument("--plot", type=Path, help="draw the cells into this file")
     parser.add_argument("--store", type=Path, default=Path("quality.sqlite"))
     args = parser.parse_args()
     warnings.simplefilter("ignore")  # few rows, few survivors: meant to be hard
@@ -88,6 +91,8 @@ def main() -> None:
     print(
         f"{len(cells)} cells: {worse} worse, {far} below the oracle; mean {ours:.4f} / {theirs:.4f}"
     )
+    if args.plot:
+        draw(args.plot, [name for name, _ in cells], rates.reshape(-1, 3, args.runs).mean(axis=2))
     if args.cost:
         ratios = [(cost(at, args.cost), name) for name, at in cells]
         least, most = min(ratios), max(ratios)
@@ -96,6 +101,24 @@ def main() -> None:
             f"median {np.median([ratio for ratio, _ in ratios]):.2f}, "
             f"least {least[0]:.2f} ({least[1]}), most {most[0]:.2f} ({most[1]})"
         )
+
+
+def draw(path: Path, names: list[str], rates: NDArray[np.float64]) -> None:
+    """Cells in which somebody fails in more than one run of a hundred: a line of dots each."""
+    shown = [(name, *row) for name, row in zip(names, rates, strict=True) if 0 < row.min() < 0.99]
+    with saved_figure(path, (7, 0.8 + 0.27 * len(shown))) as figure:
+        ax = figure.subplots()
+        for y, (_, ours, theirs, oracle) in enumerate(shown):
+            ax.plot([min(ours, theirs, oracle), max(ours, theirs, oracle)], [y, y], color="0.8")
+            ax.plot(oracle, y, "o", mfc="none", mec="black", ms=9, label="oracle")
+            ax.plot(theirs, y, "s", color="#999999", ms=6, label="original EM, noise known")
+            ax.plot(ours, y, "o", color="#0072B2", ms=6, label="TemplateMixture")
+        ax.set_yticks(range(len(shown)), [name for name, *_ in shown])
+        ax.invert_yaxis()
+        ax.set(xlim=(-0.02, 1.02), xlabel="runs in which every template is found to the last bit")
+        ax.grid(True, axis="x", alpha=0.3)
+        handles, labels = ax.get_legend_handles_labels()
+        figure.legend(handles[:3], labels[:3], loc="outside upper center", ncols=3, frameon=False)
 
 
 def cost(at: dict[str, Any], fits: int) -> float:
