@@ -1,5 +1,7 @@
 """BitMatrix: from whatever users bring, to words and back, on disk and in scikit-learn."""
 
+import threading
+import time
 import tracemalloc
 
 import numpy as np
@@ -8,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse
+from conftest import random_bits
 from sklearn.pipeline import make_pipeline
 
 from bitmix import BitMatrix, TwoRoundEM
@@ -271,3 +274,37 @@ def test_it_goes_through_a_pipeline(planted):
     model = make_pipeline("passthrough", TwoRoundEM(3, random_state=0)).fit(rows)
     assert model.predict(rows).shape == (600,)
     assert model[-1].templates_.shape == truth.shape
+
+
+def test_a_pass_within_a_pass_does_not_wait_for_itself(monkeypatch):
+    monkeypatch.setenv("BITMIX_NUM_THREADS", "2")
+    X = random_bits(40_000, 2048, 0)
+    assert X.map_reduce(lambda words: 0 * X.map_reduce(len) + len(words)) == 40_000
+    doubled = X.map_rows(lambda words: X[:600].map_rows(lambda part: part[:, 0])[: len(words)])
+    assert doubled.shape[0] > 600
+
+
+def test_an_error_stops_the_other_threads(monkeypatch):
+    monkeypatch.setenv("BITMIX_NUM_THREADS", "2")
+    X, calls = random_bits(200_000, 64, 0), []
+
+    def fail(words):
+        calls.append(len(words))
+        if len(calls) == 2:
+            raise RuntimeError("here")
+        time.sleep(0.05)
+        return 0
+
+    monkeypatch.setattr("bitmix.rows.packed._BLOCK_BYTES", 1 << 17)
+    monkeypatch.setattr("bitmix.rows.packed._BLOCK_WORK", 1)
+    with pytest.raises(RuntimeError, match="here"):
+        X.map_reduce(fail)
+    assert len(calls) <= 3 < 200_000 / max(calls)
+
+
+def test_one_pool_serves_all(monkeypatch):
+    monkeypatch.setenv("BITMIX_NUM_THREADS", "7")
+    before = threading.active_count()
+    for rows in range(600, 30_000, 3000):
+        random_bits(rows, 640, 0).map_reduce(len)
+    assert threading.active_count() <= before + 7

@@ -51,16 +51,18 @@ def exact_log_likelihoods(mixture, bits, known=None):
     return logsumexp(logs + np.log(mixture.weights), axis=1)
 
 
-def em_steps(rows, mixture):
+def em_steps(rows, mixture, model):
     """EM steps without end: the mixture after each, and the statistics it was made from."""
     while True:
         statistics = expect(rows, mixture)
-        mixture = noise.maximise(statistics, mixture.noise.shape, mixture.templates)
+        mixture = noise.maximise(statistics, model, mixture.templates)
         yield mixture, statistics
 
 
-def objective(mixture, statistics):
-    return statistics.log_likelihood + noise.log_prior(mixture, noise.column_rates(statistics))
+def objective(mixture, statistics, model):
+    return statistics.log_likelihood + noise.log_prior(
+        mixture, model, noise.column_rates(statistics)
+    )
 
 
 # -- the arithmetic ----------------------------------------------------------------------------
@@ -126,8 +128,8 @@ def test_every_step_raises_the_objective(model, seed):
     mixture = random_mixture(model, 5, 60, seed + 10)
     bound = 80 * ((2 * 60 + 1) * 2.0**-28 + fixed.likelihood_error(5)) * 2 + 80 * 60 * 2.0**-26
     before, values = mixture, []
-    for after, statistics in itertools.islice(em_steps(rows, mixture), 30):
-        values.append(objective(before, statistics))
+    for after, statistics in itertools.islice(em_steps(rows, mixture, model), 30):
+        values.append(objective(before, statistics, model))
         before = after
     assert all(b >= a - bound for a, b in itertools.pairwise(values))
     assert values[-1] > values[0] + 1
@@ -140,13 +142,13 @@ def test_the_m_step_is_the_best_there_is(model):
     mixture = random_mixture(model, 3, 12, 1)
     statistics = expect(rows, mixture)
     shape = noise_shape(model, 3, 12)
-    best = noise.maximise(statistics, shape, mixture.templates)
+    best = noise.maximise(statistics, model, mixture.templates)
 
     def expected(candidate):
         p = candidate.probabilities
         ones, cells = statistics.sums / 2**30, statistics.counts / 2**30
         fit = (ones * np.log(p) + (cells - ones) * np.log(1 - p)).sum()
-        return fit + noise.log_prior(candidate, noise.column_rates(statistics))
+        return fit + noise.log_prior(candidate, model, noise.column_rates(statistics))
 
     top = expected(best)
     rng = np.random.default_rng(3)
@@ -168,7 +170,7 @@ def test_weighted_rows_are_repeated_rows(model, kernels):
     often = as_incomplete_rows(np.repeat(bits, weights, axis=0))
     mixture = random_mixture(model, 3, 90, 3)
     for (a, sa), (b, sb) in itertools.islice(
-        zip(em_steps(once, mixture), em_steps(often, mixture), strict=True), 5
+        zip(em_steps(once, mixture, model), em_steps(often, mixture, model), strict=True), 5
     ):
         assert sa.same_as(sb)
         assert sa.likelihood_units == sb.likelihood_units
@@ -341,7 +343,7 @@ def test_odd_tables(X, model):
 def test_distances_are_expected_hamming_distances():
     rng = np.random.default_rng(0)
     means = rng.random((6, 500))
-    _, found = starts.distances(means, np.full(6, 8 << 30))
+    _, found = starts.distances(means, np.full(6, 8 << 30), 1 << 30)
     exact = np.array([[(s * (1 - t) + t * (1 - s)).sum() for t in means] for s in means])
     np.fill_diagonal(exact, 0)
     scale = exact[0, 1] / found[0, 1]
@@ -358,7 +360,7 @@ def test_debiased_distances_estimate_those_of_the_templates():
         labels = np.arange(20) % 2
         bits = templates[labels] ^ (np.random.default_rng(seed).random((20, 2000)) < 0.2)
         means = np.array([bits[labels == i].mean(axis=0) for i in (0, 1)])
-        found = starts.distances(means, np.full(2, 10 << 30))[0][0, 1]
+        found = starts.distances(means, np.full(2, 10 << 30), 1 << 30)[0][0, 1]
         estimates.append(found / 2.0 ** (2 * min(20, (52 - 11) // 2)))
     error = np.std(estimates) / np.sqrt(60)
     assert abs(np.mean(estimates) - 36) < 6 * error
@@ -396,6 +398,7 @@ def test_starts_prefer_the_far_and_heavy():
         ({"tol": -1}, {}, "tol"),
         ({"tol": float("nan")}, {}, "tol"),
         ({"round_one_rows": 0}, {}, "round_one_rows"),
+        ({"round_one_rows": 1}, {}, "round_one_rows must be at least 2"),
         ({"min_weight": 0.9}, {}, "min_weight"),
         ({}, {"sample_weight": [1, 2]}, "one a row"),
         ({}, {"sample_weight": [1, -2, 1, 1]}, "from 0, got -2"),
@@ -444,7 +447,7 @@ def test_a_tie_goes_with_its_column():
     bits = np.array([[0, 0], [1, 1], [1, 0], [1, 0]], dtype=np.uint8)
     shares = np.array([[1, 0], [1, 0], [0, 1], [0, 1]]) << 30
     statistics = Statistics(4, shares.sum(axis=0), shares.T @ bits, 0, 0)
-    found = noise.maximise(statistics, (1, 1), np.zeros((2, 2), dtype=np.uint8))
+    found = noise.maximise(statistics, "shared", np.zeros((2, 2), dtype=np.uint8))
     assert found.templates.tolist() == [[1, 0], [1, 0]]
 
 
@@ -473,8 +476,58 @@ def test_components_too_many_are_left_out_again():
 
 
 def test_round_one_rows_follow_the_theory():
-    X = random_bits(9000, 64, 0)
-    fit = TemplateMixture(2, random_state=0).fit(X)
-    assert fit.round_one_rows_ == 8192
-    assert TemplateMixture(2, round_one_rows=500, random_state=0).fit(X).round_one_rows_ == 500
-    assert TemplateMixture(2, random_state=0).fit(X[:1000]).round_one_rows_ == 1000
+    X, _ = sampled("shared", 9000)
+    assert TemplateMixture(3, random_state=0).fit(X).round_one_rows_ == 4096
+    assert TemplateMixture(3, round_one_rows=500, random_state=0).fit(X).round_one_rows_ == 500
+    assert TemplateMixture(3, random_state=0).fit(X[:1000]).round_one_rows_ == 1000
+
+
+def test_a_constant_column_of_many_rows_keeps_its_noise_off_zero():
+    """1 - p would be 0 from some ten million rows on; zeros and ones are treated alike."""
+    c = 10**8
+    statistics = Statistics(c, np.array([c << 30]), np.array([[c << 30, 0, (c // 2) << 30]]), 0)
+    found = noise.maximise(statistics, "cell", np.zeros((1, 3), dtype=np.uint8))
+    found.checked()
+    assert found.noise[0, 0] == pytest.approx(found.noise[0, 1], rel=1e-12)
+    assert 0 < found.noise[0, 0] < 1e-15
+    assert found.templates.tolist() == [[1, 0, 0]]
+
+
+def test_one_template_with_noise_by_column_is_not_the_cell_model():
+    """(wrong + ½) / (m + 1), and its template bits count."""
+    bits = random_bits(40, 6, 0).to_dense()
+    bits[:, 0] = 1
+    fit = TemplateMixture(1, noise_model="feature", random_state=0).fit(bits)
+    assert fit.noise_[0] == pytest.approx(0.5 / 41)
+    from bitmix import select_components
+
+    chosen = select_components(bits, [1], noise_model="feature", random_state=0)
+    assert chosen.candidates[0].bic == pytest.approx(fit.bic(bits))
+
+
+def test_weights_that_are_small_are_not_lost():
+    """Normalised to a sum of 1, as some tools have them."""
+    X, _ = sampled("shared", 300)
+    weights = np.random.default_rng(0).uniform(0.5, 1.5, 300)
+    rows = as_incomplete_rows(X, sample_weight=weights / weights.sum())
+    counts = rows._wide.words[:, -1].astype(float)
+    assert np.allclose(counts / counts.sum(), weights / weights.sum(), rtol=1e-4)
+    with pytest.raises(InputError, match="must sum to 1 at least, got 0.5"):
+        TemplateMixture(3).fit(X, sample_weight=0.5 * weights / weights.sum())
+
+
+def test_the_debiased_distance_knows_what_a_row_weighs():
+    means = np.random.default_rng(0).random((4, 50))
+    mass = np.array([3, 4, 5, 6]) << 30
+    plain = starts.distances(means, mass, 1 << 30)
+    scaled = starts.distances(means, mass << 16, 1 << 46)
+    assert np.array_equal(plain[0], scaled[0])
+
+
+def test_a_component_without_weight_stays_without_when_cooled():
+    from bitmix.em.template import _cooled
+
+    rows = random_bits(200, 20, 0)
+    templates = rows.to_dense()[:2]
+    mixture = NoisyTemplates(templates, np.array([1.0, 0.0]), np.full((2, 20), 0.3))
+    assert _cooled(rows, mixture, (4,)).weights.tolist() == [1.0, 0.0]

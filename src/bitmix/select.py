@@ -22,6 +22,7 @@ from bitmix.em.template import (
 )
 from bitmix.errors import InputError
 from bitmix.kernels import num_threads
+from bitmix.noisy import NoiseModel
 from bitmix.progress import progress
 from bitmix.randomness import seed_of, stream
 from bitmix.rows import Rows
@@ -138,7 +139,8 @@ def select_components(
 
     with ThreadPoolExecutor(num_threads()) as pool:
         fits = list(progress(pool.map(fitted, wanted), "templates", total=len(wanted)))
-    found = [_candidate(rows, fit) for fit in _helped(rows, fits, settings)]
+    model = settings.noise_model
+    found = [_candidate(rows, fit, model) for fit in _helped(rows, fits, settings)]
     if criterion == "stability":
         values = _instability(rows, wanted, settings, seed)
         found = [replace(each, stability=value) for each, value in zip(found, values, strict=True)]
@@ -193,13 +195,13 @@ def _helped(rows: Rows, fits: list[TemplateFit], settings: Settings) -> list[Tem
     return helped[::-1]
 
 
-def _candidate(rows: Rows, fit: TemplateFit) -> Candidate:
+def _candidate(rows: Rows, fit: TemplateFit, model: NoiseModel) -> Candidate:
     k, n = fit.mixture.templates.shape
     log_m = math.log(rows.shape[0])
     likelihood = float(predict.log_likelihoods(rows, fit.mixture).sum())
     levels = fit.mixture.noise.size
     real = levels + k - 1
-    bits = 0 if levels == k * n > 1 else k * n
+    bits = 0 if model == "cell" else k * n
     mdl = -likelihood + real * log_m / 2 + (template_nats(fit.mixture.templates) if bits else 0)
     return Candidate(
         k, likelihood, fit.n_agreeing, fit.n_starts, mdl, mdl + _entropy(rows, fit),

@@ -21,7 +21,7 @@ from bitmix.rows.protocol import as_incomplete_rows
 
 _SEEDS = 256
 _ROWS_A_SEED = 8  # condition 2 of Theorem 1: m ≥ 8l
-_SAMPLE = 8192
+_SAMPLE = 4096
 
 
 def number_of_seeds(m: int, k: int, min_weight: float | None = None, delta: float = 0.1) -> int:
@@ -62,7 +62,7 @@ class TemplateMixture(FittedTemplates):
     round_one_rows : int, optional
         With more rows than this, starts and convergence happen on a random sample of so many; one
         step on all rows follows, and a second one if the first changed a template. By default 8
-        rows for each seed, what Theorem 1 asks of its first round, and at least 8,192; see
+        rows for each seed, what Theorem 1 asks of its first round, and at least 4,096; see
         `round_one_rows_`.
     binarize : float, optional
         Read values above this as 1. By default X must hold 0 and 1.
@@ -162,22 +162,22 @@ class TemplateMixture(FittedTemplates):
         rng = stream(seed, "seeds")
         w_min = checks.optional(checks.weight, self.min_weight, k)
         delta = checks.between(self.delta, "delta", 0, 1)
-        sample = self._sample(rows, number_of_seeds(rows.shape[0], k, w_min, delta), rng)
+        sample = self._sample(rows, k, number_of_seeds(rows.shape[0], k, w_min, delta), rng)
         n_seeds = number_of_seeds(sample.shape[0], k, w_min, delta)
         fit = fit_templates(sample, k, SeededRound.of(sample, n_seeds, rng), settings, rng)
         if sample is not rows:
-            fit = on_all_rows(rows, fit)
+            fit = on_all_rows(rows, fit, settings.noise_model)
         validate_data(self, X, reset=True, skip_check_array=True)
         self.seed_, self.n_seeds_, self.round_one_rows_ = seed, n_seeds, sample.shape[0]
         self._keep(fit)
         return self
 
-    def _sample(self, rows: Rows, n_seeds: int, rng: np.random.Generator) -> Rows:
+    def _sample(self, rows: Rows, k: int, n_seeds: int, rng: np.random.Generator) -> Rows:
         """A random sample of the rows, or all of them if they are few."""
         if self.round_one_rows is None:
             most = max(_ROWS_A_SEED * n_seeds, _SAMPLE)
         else:
-            most = checks.whole(self.round_one_rows, "round_one_rows", least=1)
+            most = checks.whole(self.round_one_rows, "round_one_rows", least=k)
         if rows.shape[0] <= most:
             return rows
         return rows.chosen(seeds.indices(rows.shape[0], most, rng))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bitmix.kernels import backend, num_threads
-from bitmix.rows.threads import threads_of
+from bitmix.rows.threads import pool as thread_pool
 
 
 def rates() -> dict[str, float]:
@@ -22,7 +22,7 @@ def rates() -> dict[str, float]:
     work = small.nbytes * len(seeds)
     bare, raw = _bare(), seeds[0]
     return {
-        "popcount": threads * work / _least(threads, lambda: [bare(small, raw, 212)]),
+        "popcount": threads * work / _least(threads, lambda: bare(small, raw, 212)),
         "distances": threads * work / _least(threads, lambda: backend().hamming(small, seeds)),
         "read": large.nbytes / _read(large, threads),
     }
@@ -48,7 +48,7 @@ def _bare() -> Callable[..., int]:
 
 def _least(threads: int, function: Callable[[], Any]) -> float:
     """Least time of several calls, one in each thread at once."""
-    pool, times = threads_of(threads), []
+    pool, times = thread_pool(), []
     for _ in range(15):
         start = time.perf_counter()
         for future in [pool.submit(function) for _ in range(threads)]:
@@ -59,7 +59,7 @@ def _least(threads: int, function: Callable[[], Any]) -> float:
 
 def _read(words: Any, threads: int) -> float:
     parts = np.array_split(words, threads)
-    pool, times = threads_of(threads), []
+    pool, times = thread_pool(), []
     for _ in range(7):
         start = time.perf_counter()
         for future in [pool.submit(np.bitwise_xor.reduce, part, axis=None) for part in parts]:

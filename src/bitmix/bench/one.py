@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bitmix.bench.methods import METHODS, Method
+from bitmix.kernels.fixed import SHARE_BITS
 from bitmix.rows.packed import BitMatrix
 
 
@@ -20,20 +21,14 @@ def measured(method: Method, folder: Path, k: int, runs: int) -> dict[str, Any]:
     X = BitMatrix.open(folder / "rows.bits", mmap=False)
     truth = np.load(folder / "truth.npy")
     data = method.prepare(X)
-    if method.ours:
-        method.run(X[:2000], min(k, 2), 0)  # load what is loaded once
-        _touch(X)
-    before, seconds, result = _resident(), [], None
+    method.run(data[:2000], 2, 0)  # load what is loaded once
+    before, seconds, result = _forget_peak(), [], None
     for seed in range(runs):
         start = time.perf_counter()
         result = method.run(data, k, seed)
         seconds.append(time.perf_counter() - start)
-    beyond = max(0, _peak() - before)
+    beyond = None if before is None else max(0, _kilobytes("VmHWM") * 1024 - before)
     return {"seconds": seconds, "peak": beyond, "found": _found(method, result, X, truth)}
-
-
-def _touch(X: BitMatrix) -> None:
-    int(X.words[::512].sum())
 
 
 def _found(method: Method, result: Any, X: BitMatrix, truth: Any) -> int | None:
@@ -58,18 +53,22 @@ def _majorities(X: BitMatrix, labels: Any) -> Any:
         words = X.words[start : start + (1 << 14)]
         totals += backend().owned_sums(words, owner, k, X.shape[1])
     counts = np.bincount(labels, minlength=k)
-    return (2 * (totals >> 30) > counts[:, None]).astype(np.uint8)
+    return (2 * (totals >> SHARE_BITS) > counts[:, None]).astype(np.uint8)
 
 
-def _resident() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
+def _forget_peak() -> int | None:
+    """Start the peak of resident memory anew; what is resident now, or nothing but on Linux."""
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+        return _kilobytes("VmRSS") * 1024
+    except OSError:
+        return None
 
 
-def _peak() -> int:
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def _kilobytes(name: str) -> int:
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(name))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ import numpy as np
 from bitmix.bench.machine import described, rates
 from bitmix.bench.methods import METHODS, Method
 from bitmix.datasets import make_templates, sample_mixture
-from bitmix.errors import InputError
+from bitmix.errors import BitmixWarning, InputError
 from bitmix.progress import progress
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ class Measurement:
     size: Size
     seconds: float
     """Median of the warm runs."""
-    peak: int
-    """Most bytes of memory beyond the data."""
+    peak: int | None
+    """Most bytes of memory beyond the data, where the system tells."""
     found: int | None
     """Templates found to the last bit, where the method has clusters."""
 
@@ -172,8 +173,11 @@ def _measure(method: Method, size: Size, folder: Path, limit: float) -> Measurem
     except subprocess.TimeoutExpired:
         return Measurement(method.name, size, math.inf, 0, None)
     except subprocess.CalledProcessError as error:
+        if method.ours:
+            raise
         last = error.stderr.strip().splitlines()[-1] if error.stderr.strip() else "no message"
-        raise InputError(f"{method.name} failed on {size}: {last}") from None
+        warnings.warn(f"{method.name} failed on {size}: {last}", BitmixWarning, stacklevel=2)
+        return Measurement(method.name, size, math.inf, 0, None)
     line: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return Measurement(method.name, size, median(line["seconds"]), line["peak"], line["found"])
 
@@ -202,11 +206,12 @@ def table(result: Result) -> Iterator[str]:
                 continue
             speed = size.nbytes / each.seconds
             found = "" if each.found is None else f"{each.found}/{size.k}"
+            peak = "" if each.peak is None else f"{each.peak / 1e6:.0f}"
             ratio = each.seconds / best.seconds if best else math.nan
             yield (
                 f"  {method.name:<20}{each.seconds:>10.3f}{size.m / each.seconds:>12,.0f}"
                 f"{speed / 1e9:>8.2f}{each.seconds / once:>8.1f}"
-                f"{100 * size.k * speed / raw:>9.0f}%{each.peak / 1e6:>9.0f}{found:>9}{ratio:>8.1f}"
+                f"{100 * size.k * speed / raw:>9.0f}%{peak:>9}{found:>9}{ratio:>8.1f}"
             )
     yield ""
     for method in METHODS:

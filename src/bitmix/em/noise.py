@@ -26,7 +26,7 @@ from bitmix.em.step import Statistics
 from bitmix.kernels import fixed
 from bitmix.kernels.fixed import Ints
 from bitmix.mixture import Floats
-from bitmix.noisy import NoisyTemplates
+from bitmix.noisy import NoiseModel, NoisyTemplates, noise_shape
 
 PRIOR = 0.5
 """a: pseudo-counts, in rows."""
@@ -35,7 +35,7 @@ CELL_PRIOR = 0.1
 
 
 def maximise(
-    statistics: Statistics, shape: tuple[int, int], templates: NDArray[np.uint8]
+    statistics: Statistics, model: NoiseModel, templates: NDArray[np.uint8]
 ) -> NoisyTemplates:
     """The best mixture given the shares; a tie goes to the majority of its column over all rows,
     and cells without rows keep their template.
@@ -43,10 +43,12 @@ def maximise(
     weights = statistics.mass / (statistics.n_rows << fixed.SHARE_BITS)
     ones, cells = statistics.sums, np.broadcast_to(statistics.counts, statistics.sums.shape)
     row = float(statistics.weight_one << fixed.SHARE_BITS)
-    if shape == ones.shape:
-        prior = CELL_PRIOR * row
-        p = (ones + prior * column_rates(statistics)) / (cells + prior)
-        return NoisyTemplates((p > 0.5).astype(np.uint8), weights, np.minimum(p, 1 - p))
+    if model == "cell":
+        prior, rates = CELL_PRIOR * row, column_rates(statistics)
+        one = (ones + prior * rates) / (cells + prior)
+        zero = (cells - ones + prior * (1 - rates)) / (cells + prior)
+        return NoisyTemplates((one > zero).astype(np.uint8), weights, np.minimum(one, zero))
+    shape = noise_shape(model, *ones.shape)
     lead = 2 * ones - cells
     by_column = (lead == 0) & (_pooled(lead, (1, lead.shape[1])) > 0)
     majority = np.where(cells > 0, (lead > 0) | by_column, templates).astype(np.uint8)
@@ -82,10 +84,10 @@ def _pooled(values: Ints, shape: tuple[int, int]) -> Floats:
     return total
 
 
-def log_prior(mixture: NoisyTemplates, rates: Floats) -> float:
+def log_prior(mixture: NoisyTemplates, model: NoiseModel, rates: Floats) -> float:
     """The last term of the objective; `rates` are the `column_rates`."""
-    if mixture.noise.shape == mixture.templates.shape:
-        p = mixture.probabilities
-        return CELL_PRIOR * float((rates * np.log(p) + (1 - rates) * np.log1p(-p)).sum())
     v = mixture.noise
+    if model == "cell":
+        wrong = np.where(mixture.templates == 1, 1 - rates, rates)
+        return CELL_PRIOR * float((wrong * np.log(v) + (1 - wrong) * np.log1p(-v)).sum())
     return PRIOR * math.fsum((np.log(v) + np.log1p(-v)).ravel().tolist())

@@ -5,28 +5,27 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from bitmix.kernels import fixed
 from bitmix.kernels.fixed import Ints
 from bitmix.mixture import Floats
 
 _SCALE = 1 << 20
 
 
-def distances(means: Floats, mass: Ints) -> tuple[Ints, Ints]:
+def distances(means: Floats, mass: Ints, row: int) -> tuple[Ints, Ints]:
     """Expected Hamming distances Σ S(1-T) + T(1-S) between templates, in whole units: debiased,
     and as they are.
 
     Debiased ones have taken off what the scatter within the two clusters adds: v = c/(c-1)·ΣT(1-T),
-    c the rows of the cluster. Means are rounded so coarsely that every product and sum is a whole
-    number below 2^53: the matrix product is exact whatever order it is computed in.
+    c the rows of the cluster, `row` the mass of one. Means are rounded so coarsely that every
+    product and sum is a whole number below 2^53: the matrix product is exact in any order.
     """
     bits = min(20, (52 - math.ceil(math.log2(means.shape[1] + 1))) // 2)
     one = 1 << bits
     T = np.rint(means * one)
     sums, products = T.sum(axis=1) * one, T @ T.T
     plain = sums[:, None] + sums[None, :] - 2 * products
-    rows = np.maximum(mass, 2 << fixed.SHARE_BITS)  # a lone row tells nothing of its scatter
-    within = np.rint((sums - np.diag(products)) * (rows / (rows - (1 << fixed.SHARE_BITS))))
+    rows = np.maximum(mass, 2 * row)  # a lone row tells nothing of its scatter
+    within = np.rint((sums - np.diag(products)) * (rows / (rows - row)))
     debiased = np.maximum(plain - within[:, None] - within[None, :], 0)
     np.fill_diagonal(plain, 0)
     np.fill_diagonal(debiased, 0)

@@ -164,9 +164,9 @@ def _screened(words: Words, *, scores: Scores, bounds: Bounds, n_columns: int) -
     likelihood <<= fixed.LIKELIHOOD_BITS - scores.bits
     found = Statistics(int(rows.sum()), rows << fixed.SHARE_BITS, sums, likelihood)
     rest = np.flatnonzero(owner < 0)
-    return (
-        found + _of_block(words[rest], scores=scores, n_columns=n_columns) if rest.size else found
-    )
+    if not rest.size:
+        return found
+    return found + _of_block(words[rest], scores=scores, n_columns=n_columns)
 
 
 def _of_layout(words: Words, *, scores: Scores, n_columns: int, layout: Layout) -> Statistics:

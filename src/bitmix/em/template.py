@@ -16,7 +16,7 @@ from bitmix.em.result import Round
 from bitmix.em.step import Statistics, em_step, expect, leads, maximise, mean_scores, summed
 from bitmix.kernels import fixed
 from bitmix.mixture import Mixture
-from bitmix.noisy import NoiseModel, NoisyTemplates, as_noise_model, noise_shape
+from bitmix.noisy import NoiseModel, NoisyTemplates, as_noise_model
 from bitmix.rows import Rows
 
 _LEAST_ROWS = 3
@@ -112,7 +112,7 @@ def fit_templates(
         if end is None:
             mixture = _with_noise(rows, start, settings.noise_model)
             if hard:
-                mixture = _with_fewer(rows, mixture, k)
+                mixture = _with_fewer(rows, mixture, k, settings.noise_model)
             end = _converged(rows, mixture, settings, (first,), ends)
         agreeing[_key(end.mixture)] += 1
         if best is None or _worth(end) > _worth(best):
@@ -162,10 +162,11 @@ def _worth(fit: TemplateFit) -> tuple[int, int]:
 
 def fewer(rows: Rows, fit: TemplateFit, k: int, settings: Settings) -> TemplateFit:
     """EM steps to the end from a fit, less the components that are missed least."""
-    return _converged(rows, _with_fewer(rows, fit.mixture, k), settings, fit.history[:1])
+    mixture = _with_fewer(rows, fit.mixture, k, settings.noise_model)
+    return _converged(rows, mixture, settings, fit.history[:1])
 
 
-def _with_fewer(rows: Rows, mixture: NoisyTemplates, k: int) -> NoisyTemplates:
+def _with_fewer(rows: Rows, mixture: NoisyTemplates, k: int, model: NoiseModel) -> NoisyTemplates:
     """Leave out the component that is missed least, and make a step, until there are k.
 
     Too many components have found the true ones, and parts of some twice.
@@ -174,7 +175,7 @@ def _with_fewer(rows: Rows, mixture: NoisyTemplates, k: int) -> NoisyTemplates:
         missed = leads(rows, mixture.scores(missing=rows.layout.missing))
         kept = mixture.kept(np.flatnonzero(np.arange(len(missed)) != missed.argmin()))
         even = replace(kept, weights=np.full(kept.n_components, 1 / kept.n_components))
-        mixture = noise.maximise(expect(rows, even), even.noise.shape, even.templates)
+        mixture = noise.maximise(expect(rows, even), model, even.templates)
     return mixture
 
 
@@ -185,13 +186,12 @@ def likelier(a: TemplateFit, b: TemplateFit) -> TemplateFit:
     return replace(best, n_agreeing=sum(agreeing), n_starts=a.n_starts + b.n_starts)
 
 
-def on_all_rows(rows: Rows, fit: TemplateFit) -> TemplateFit:
+def on_all_rows(rows: Rows, fit: TemplateFit, model: NoiseModel) -> TemplateFit:
     """One EM step on all rows after a fit of a sample, and one more if a template bit changed."""
-    shape = fit.mixture.noise.shape
     for _ in range(2):
         before = fit.mixture
         statistics = expect(rows, before)
-        mixture = noise.maximise(statistics, shape, before.templates)
+        mixture = noise.maximise(statistics, model, before.templates)
         step = Round(statistics.log_likelihood, mixture.n_components, mixture.weights)
         fit = replace(fit, mixture=mixture, statistics=statistics, history=(*fit.history, step))
         if np.array_equal(mixture.templates, before.templates):
@@ -205,7 +205,8 @@ class _Prunings:
     def __init__(self, seeded: SeededRound, k: int, rng: np.random.Generator) -> None:
         self._alive = prune.survivors(seeded.mixture, k)
         self._mass, self._rng = seeded.statistics.mass[self._alive], rng
-        tables = starts.distances(seeded.mixture.means[self._alive], self._mass)
+        row = seeded.statistics.weight_one << fixed.SHARE_BITS
+        tables = starts.distances(seeded.mixture.means[self._alive], self._mass, row)
         self._tables = itertools.cycle(tables)
         self._seen: set[tuple[int, ...]] = set()
 
@@ -253,8 +254,7 @@ def _noise_of(mixture: Mixture) -> float:
 
 def _with_noise(rows: Rows, start: Mixture, model: NoiseModel) -> NoisyTemplates:
     """Binary templates and the noise of a model, after one step."""
-    shape = noise_shape(model, start.n_components, start.n_features)
-    return noise.maximise(expect(rows, start), shape, start.templates)
+    return noise.maximise(expect(rows, start), model, start.templates)
 
 
 def _converged(
@@ -265,7 +265,7 @@ def _converged(
 
     Two starts that pass through the same templates end in the same place: the second one stops.
     """
-    k, shape = mixture.n_components, mixture.noise.shape
+    k, model = mixture.n_components, settings.noise_model
     steps, converged, before = list(history), False, None
     most = max(1, settings.max_iter - len(history) + 1)
     path: list[bytes] = []
@@ -276,7 +276,7 @@ def _converged(
                 return ends[key]
             path.append(key)
         statistics = expect(rows, mixture)
-        mixture = noise.maximise(statistics, shape, mixture.templates)
+        mixture = noise.maximise(statistics, model, mixture.templates)
         steps.append(Round(statistics.log_likelihood, k, mixture.weights))
         likelihood = statistics.likelihood_units
         if before is not None:
@@ -297,8 +297,11 @@ def _cooled(rows: Rows, mixture: NoisyTemplates, cooling: tuple[int, ...]) -> No
     With a probability for each cell a few hundred columns make every row sure of its first cluster.
     """
     for halvings in cooling:
-        scores = mixture.scores(missing=rows.layout.missing).scaled_down(halvings)
-        mixture = noise.maximise(summed(rows, scores), mixture.noise.shape, mixture.templates)
+        hot = mixture.scores(missing=rows.layout.missing)
+        cool = hot.scaled_down(halvings)
+        alive = mixture.weights > 0  # what has no weight stays below all others
+        scores = replace(cool, const=np.where(alive, cool.const, hot.const))
+        mixture = noise.maximise(summed(rows, scores), "cell", mixture.templates)
     return mixture
 
 

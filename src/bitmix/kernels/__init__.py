@@ -37,7 +37,7 @@ class Kernels(Protocol):
 
 
 _SMALL_WORDS = 10**6 // 64
-_RENT_WORDS = 1 << 21  # rows worked on in NumPy before numba would have paid for its loading
+_RENT_WORDS = 1 << 21  # words given to NumPy before numba would have paid for its loading
 _rented = 0
 
 

@@ -164,6 +164,8 @@ def logs_of(values: NDArray[np.float64]) -> Ints:
     A float is mantissa·2^exponent exactly; the leading 32 bits of the mantissa go through
     `log_of_lead` (relative error 2^-31, then five roundings); exponent times ln 2 adds one more.
     """
+    if not np.all(values > 0):
+        raise ValueError("only positive numbers have logarithms")
     mantissa, exponent = np.frexp(values)
     lead = (mantissa * 2.0**32).astype(np.int64)
     octaves = exponent.astype(np.int64) - 1

@@ -41,7 +41,10 @@ class HammingScores:
     bits: int
 
     def __call__(self, words: Words) -> Ints:
-        return self.const - self.step * backend(words).hamming(words, self.templates)
+        found = backend(words).hamming(words, self.templates)
+        found *= np.negative(self.step)
+        found += self.const
+        return found
 
     def bounds(self) -> Bounds:
         """Both bounds are the score itself."""

@@ -1,5 +1,6 @@
 """Rows with missing cells or with weights: the same words, and some more beside them."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -94,7 +95,8 @@ class AugmentedRows:
 def fixed_weights(sample_weight: ArrayLike, m: int) -> tuple[Ints, int]:
     """Weights as whole numbers, and how many units make 1: whole weights as they are.
 
-    Others are rounded to 2^-16, or coarser where their sum leaves no room.
+    Others are rounded to 2^-16, or finer where all are below 1 and coarser where their sum leaves
+    no room.
     """
     w = np.asarray(sample_weight, dtype=np.float64)
     if w.shape != (m,):
@@ -107,10 +109,16 @@ def fixed_weights(sample_weight: ArrayLike, m: int) -> tuple[Ints, int]:
     total = float(w.sum())
     if total == 0:
         raise InputError("sample_weight must not be zero for every row")
+    if total < 1:
+        raise InputError(
+            f"sample_weight says how often a row counts and must sum to 1 at least, got {total:g}: "
+            "multiply it, so that it sums to the number of rows if nothing else is known"
+        )
     room = _MOST_WEIGHT_BITS - int(np.ceil(np.log2(total + 1)))
     if room < 0:
         raise InputError(
             f"sample_weight must sum to at most 2^{_MOST_WEIGHT_BITS}, got {total:g}: scale it down"
         )
-    one = 1 if np.all(w == np.floor(w)) else 1 << min(_FRACTION_BITS, room)
+    small = max(0, -math.frexp(float(w.max()))[1])
+    one = 1 if np.all(w == np.floor(w)) else 1 << min(_FRACTION_BITS + small, room)
     return np.rint(w * one).astype(np.int64), one

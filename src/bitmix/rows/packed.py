@@ -5,7 +5,7 @@ import operator
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from functools import reduce
 from typing import Any, Self
 
@@ -14,12 +14,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from bitmix import checks
 from bitmix.errors import InputError
-from bitmix.kernels import num_threads
 from bitmix.kernels.bits import WORD, Words, pack, padding_is_zero, unpack, words_for
 from bitmix.rows import bitfile
 from bitmix.rows.convert import to_words, to_words_and_known
 from bitmix.rows.protocol import PLAIN, A, Layout
-from bitmix.rows.threads import threads_of
+from bitmix.rows.threads import available as threads_available
+from bitmix.rows.threads import pool as thread_pool
 
 _MIN_BLOCK_ROWS = 512
 _BLOCK_WORK = 1 << 19  # words times values a row: some tenths of a millisecond
@@ -195,7 +195,7 @@ class BitMatrix:
         `function` makes about `block_cells` values a row and may run in `workers` threads at once.
         Its results must add to the same value in any order, as integers do.
         """
-        threads = min(num_threads(), workers)
+        threads = min(threads_available(), workers)
         block_rows = self._block_rows(block_cells, threads)
         threads = min(threads, max(1, -(-len(self) // block_rows)))
         return reduce(operator.add, _fold_in_threads(function, self._blocks(block_rows), threads))
@@ -204,11 +204,11 @@ class BitMatrix:
         self, function: Callable[[Words], NDArray[Any]], *, block_cells: int = 1
     ) -> NDArray[Any]:
         """What `function` gives for each block of rows, one after the other."""
-        threads = num_threads()
+        threads = threads_available()
         blocks = self._blocks(self._block_rows(block_cells, threads))
-        if len(self) <= _MIN_BLOCK_ROWS:
+        if threads == 1 or len(self) <= _MIN_BLOCK_ROWS:
             return np.concatenate([function(block) for block in blocks])
-        futures = [threads_of(threads).submit(function, block) for block in blocks]
+        futures = [thread_pool().submit(function, block) for block in blocks]
         try:
             return np.concatenate([future.result() for future in futures])
         finally:
@@ -245,15 +245,21 @@ def _fold_in_threads(
 
     def fold() -> list[A]:
         total: list[A] = []
-        while (block := next_block()) is not None:
-            value = function(block)
-            total = [total[0] + value] if total else [value]
+        try:
+            while (block := next_block()) is not None:
+                value = function(block)
+                total = [total[0] + value] if total else [value]
+        except BaseException:
+            stop.set()
+            raise
         return total
 
     if threads == 1:
         return fold()
-    futures = [threads_of(threads).submit(fold) for _ in range(threads)]
+    futures: list[Future[list[A]]] = []
     try:
+        for _ in range(threads):
+            futures.append(thread_pool().submit(fold))
         return [part for future in futures for part in future.result()]
     except BaseException:
         stop.set()

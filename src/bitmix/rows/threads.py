@@ -1,15 +1,33 @@
 """Threads that share the blocks of a pass. They are kept: starting one costs as much as a pass."""
 
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
+from bitmix.kernels import num_threads
+
+_here = threading.local()
+
+
+def available() -> int:
+    """Threads a pass may use: one within a pass, whose own threads it must not wait for."""
+    return 1 if getattr(_here, "busy", False) else num_threads()
+
+
+def pool() -> ThreadPoolExecutor:
+    """The threads."""
+    return _pool(num_threads())
+
 
 @cache
-def threads_of(number: int) -> ThreadPoolExecutor:
-    """So many threads. What they run must not wait for others of them."""
-    return ThreadPoolExecutor(number, thread_name_prefix="bitmix")
+def _pool(number: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(number, thread_name_prefix="bitmix", initializer=_mark)
+
+
+def _mark() -> None:
+    _here.busy = True
 
 
 if hasattr(os, "register_at_fork"):  # a child process has none of its parent's threads
-    os.register_at_fork(after_in_child=threads_of.cache_clear)
+    os.register_at_fork(after_in_child=_pool.cache_clear)
