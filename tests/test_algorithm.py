@@ -537,8 +537,10 @@ def test_screening_changes_no_bit(kernels, means, n):
     scores = mixture.scores()
     expected = step._of_block(rows.words, scores=scores, n_columns=n)
     for block in (rows.words, rows.words[:64], rows.words[7:8]):
-        found = step._screened(block, scores=scores, bounds=scores.bounds(), n_columns=n)
-        assert_same_statistics(found, step._of_block(block, scores=scores, n_columns=n))
+        found = step._screen(block, scores=scores, bounds=scores.bounds(), n_columns=n)
+        assert_same_statistics(
+            found.statistics(scores), step._of_block(block, scores=scores, n_columns=n)
+        )
     assert_same_statistics(expect(rows, mixture), expected)
 
 

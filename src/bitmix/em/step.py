@@ -100,14 +100,14 @@ def expect(rows: Rows, mixture: Model) -> Statistics:
 def summed(rows: Rows, scores: Scores) -> Statistics:
     """The statistics of the shares that scores give."""
     (m, n), k = rows.shape, len(scores.const)
-    if rows.layout != PLAIN:
-        of_block = partial(_of_layout, scores=scores, n_columns=n, layout=rows.layout)
-    elif m >= _SCREENED_ROWS and k <= _SCREENED_COMPONENTS and k * n <= _SCREENED_CELLS:
-        of_block = partial(_screened, scores=scores, bounds=scores.bounds(), n_columns=n)
-    else:
-        of_block = partial(_of_block, scores=scores, n_columns=n)
     workers = max(1, _STATISTICS_BYTES // (3 * 8 * k * n))
-    return rows.map_reduce(of_block, block_cells=k, workers=workers)
+    share = partial(rows.map_reduce, block_cells=k, workers=workers)
+    if rows.layout != PLAIN:
+        return share(partial(_of_layout, scores=scores, n_columns=n, layout=rows.layout))
+    if m < _SCREENED_ROWS or k > _SCREENED_COMPONENTS or k * n > _SCREENED_CELLS:
+        return share(partial(_of_block, scores=scores, n_columns=n))
+    screened = share(partial(_screen, scores=scores, bounds=scores.bounds(), n_columns=n))
+    return screened.statistics(scores)
 
 
 def mean_scores(rows: Rows, scores: Scores) -> Ints:
@@ -146,27 +146,45 @@ def _of_block(words: Words, *, scores: Scores, n_columns: int) -> Statistics:
     return Statistics(len(words), shares.sum(axis=0), sums, likelihood)
 
 
-def _screened(words: Words, *, scores: Scores, bounds: Bounds, n_columns: int) -> Statistics:
-    """Rows that a popcount decides are counted, only the others are scored; the same statistics.
+@dataclass(frozen=True, eq=False)
+class _Screened:
+    """Rows that a popcount decides are counted, only the others are scored; the same statistics."""
 
-    A few rows of the block tell whether that is worth the trouble.
-    """
+    counted: Ints
+    """Rows decided for each component."""
+    sums: Ints
+    """Their bits, as in `Statistics`."""
+    scored: Statistics | None
+
+    def __add__(self, other: "_Screened") -> "_Screened":
+        parts = [part.scored for part in (self, other) if part.scored is not None]
+        scored = parts[0] + parts[1] if len(parts) == 2 else next(iter(parts), None)
+        return _Screened(self.counted + other.counted, self.sums + other.sums, scored)
+
+    def statistics(self, scores: Scores) -> Statistics:
+        likelihood = scores.total(self.counted, self.sums >> fixed.SHARE_BITS)
+        likelihood <<= fixed.LIKELIHOOD_BITS - scores.bits
+        mass = self.counted << fixed.SHARE_BITS
+        found = Statistics(int(self.counted.sum()), mass, self.sums, likelihood)
+        return found if self.scored is None else found + self.scored
+
+
+def _screen(words: Words, *, scores: Scores, bounds: Bounds, n_columns: int) -> _Screened:
+    """A few rows of the block tell whether screening is worth the trouble."""
     kernels, k, cut = backend(words), len(scores.const), fixed.CUT_NATS << scores.bits
     decided = partial(
         kernels.decided, templates=bounds.templates, lower=bounds.lower, upper=bounds.upper, cut=cut
     )
     if 2 * int((decided(words[:_PROBE]) < 0).sum()) > min(_PROBE, len(words)):
-        return _of_block(words, scores=scores, n_columns=n_columns)
-    owner = decided(words)
+        owner = np.full(len(words), -1)
+    else:
+        owner = decided(words)
+    counted = np.bincount(owner + 1, minlength=k + 1)
     sums = kernels.owned_sums(words, owner, k, n_columns)
-    rows = np.bincount(owner + 1, minlength=k + 1)[1:]
-    likelihood = scores.total(rows, sums >> fixed.SHARE_BITS)
-    likelihood <<= fixed.LIKELIHOOD_BITS - scores.bits
-    found = Statistics(int(rows.sum()), rows << fixed.SHARE_BITS, sums, likelihood)
-    rest = np.flatnonzero(owner < 0)
-    if not rest.size:
-        return found
-    return found + _of_block(words[rest], scores=scores, n_columns=n_columns)
+    if not counted[0]:
+        return _Screened(counted[1:], sums, None)
+    rest = words if counted[0] == len(words) else words[owner < 0]
+    return _Screened(counted[1:], sums, _of_block(rest, scores=scores, n_columns=n_columns))
 
 
 def _of_layout(words: Words, *, scores: Scores, n_columns: int, layout: Layout) -> Statistics:

@@ -93,12 +93,15 @@ class AffineScores:
     def total(self, rows: Ints, ones: Ints) -> int:
         """The sum of scores of so many rows of each component, given their ones in each column.
 
-        Coefficients are below 2^53 in size and a block has less than 2^35 bits, so that neither
-        half of the products overflows.
+        Coefficients are below 2^53 in size, ones at most 2^31 and columns 10^6: products of halves
+        add up to less than 2^63 for each component.
         """
-        high, low = self.coef >> 26, self.coef & ((1 << 26) - 1)
-        bits = (int((ones * high).sum()) << 26) + int((ones * low).sum())
-        return bits + sum(int(m) * int(const) for m, const in zip(rows, self.const, strict=True))
+        total = sum(int(m) * int(const) for m, const in zip(rows, self.const, strict=True))
+        for some, ones_shift in ((ones >> 16, 16), (ones & 0xFFFF, 0)):
+            for part, coef_shift in ((self.coef >> 26, 26), (self.coef & ((1 << 26) - 1), 0)):
+                sums = (some * part).sum(axis=1)
+                total += sum(map(int, sums)) << (ones_shift + coef_shift)
+        return total
 
     def scaled_down(self, halvings: int) -> "AffineScores":
         """All scores divided by 2^halvings."""

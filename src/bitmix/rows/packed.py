@@ -223,7 +223,10 @@ class BitMatrix:
         least = max(_MIN_BLOCK_ROWS, _BLOCK_WORK // (words * block_cells))
         most = min(_BLOCK_BYTES // (8 * words), _BLOCK_BYTES // (8 * block_cells))
         fair = -(-len(self) // (2 * threads))
-        return max(least, min(fair, most))
+        blocks = -(-len(self) // max(least, min(fair, most)))
+        if blocks > 1:
+            blocks = -(-blocks // threads) * threads
+        return max(1, -(-len(self) // max(1, blocks)))
 
     def _blocks(self, rows: int) -> Iterator[Words]:
         return (self._words[start : start + rows] for start in range(0, len(self), rows))
