@@ -121,3 +121,11 @@ def test_a_template_lost_at_k_is_found_by_leaving_out_of_more():
     for seed in (1004, 1008, 1011):
         X, _ = sample_mixture(templates, weights, 0.2, 500, random_state=seed)
         assert select_components(X, range(8, 13), random_state=seed).n_components == 10
+
+
+def test_of_many_rows_a_sample_is_looked_at():
+    X = planted(3, 0.05, 2, m=2000)
+    found = select_components(X, range(1, 6), max_rows=300, random_state=0)
+    assert found.n_components == 3
+    whole = select_components(X, range(1, 6), random_state=0)
+    assert 4 * found.candidates[2].log_likelihood > whole.candidates[2].log_likelihood

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from bitmix import checks
-from bitmix.em import predict
+from bitmix.em import predict, seeds
 from bitmix.em.template import (
     SeededRound,
     Settings,
@@ -94,6 +94,7 @@ def select_components(
     n_init: int = 10,
     max_iter: int = 200,
     tol: float = 1e-5,
+    max_rows: int = 20_000,
     binarize: float | None = None,
     random_state: Any = None,
 ) -> Selection:
@@ -111,6 +112,8 @@ def select_components(
     k_range : iterable of int, default=range(1, 11)
         The numbers to try.
     criterion : {"mdl", "icl", "bic", "aic", "stability"}, default="mdl"
+    max_rows : int, default=20000
+        Of more rows, a random sample of so many is looked at.
     noise_model, n_init, max_iter, tol, binarize, random_state
         As in `TemplateMixture`.
 
@@ -127,10 +130,13 @@ def select_components(
         raise InputError(f"criterion must be one of {', '.join(CRITERIA)}, got {criterion!r}")
     settings = Settings.checked(noise_model, n_init, max_iter, tol)
     rows = as_incomplete_rows(X, binarize)
+    seed = seed_of(random_state)
+    most = checks.whole(max_rows, "max_rows", least=1)
+    if rows.shape[0] > most:
+        rows = rows.chosen(seeds.indices(rows.shape[0], most, stream(seed, "sample")))
     wanted = sorted({checks.components(k, rows.shape[0]) for k in k_range})
     if not wanted:
         raise InputError("k_range must hold at least one number of templates, got none")
-    seed = seed_of(random_state)
     n_seeds = max(number_of_seeds(rows.shape[0], k) for k in wanted)
     seeded = SeededRound.of(rows, n_seeds, stream(seed, "seeds"))
 
@@ -167,7 +173,7 @@ def _instability(rows: Rows, wanted: list[int], settings: Settings, seed: int) -
         )
     agreement = np.zeros((_SPLITS, len(wanted)))
     for split in progress(range(_SPLITS), "halves", total=_SPLITS):
-        order = stream(seed, "sample", split).permutation(m)
+        order = stream(seed, "sample", 1 + split).permutation(m)
         halves = [rows.chosen(np.sort(half)) for half in (order[: m // 2], order[m // 2 :])]
         rngs = [stream(seed, "seeds", (1 + split) << 32 | part) for part in (0, 1)]
         rounds = [

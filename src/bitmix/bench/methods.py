@@ -95,7 +95,7 @@ def _k_modes(X: Any, k: int, seed: int) -> Any:
 def _bblean(X: Any, k: int, seed: int) -> Any:
     from bblean import BitBirch
 
-    return BitBirch(branching_factor=50, threshold=0.65, merge_criterion="diameter").fit(X)
+    return BitBirch().fit(X)
 
 
 def _pomegranate(X: Any, k: int, seed: int) -> Any:

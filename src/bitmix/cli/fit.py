@@ -141,7 +141,7 @@ def _answer(model: Any, rows: Any, labels: Any, truth: list[str] | None) -> dict
         "noise": model.noise_ if noise.size <= MOST_NOISES else float(noise.mean()),
         "log_likelihood": model.score(rows) * rows.shape[0],
     }
-    for name in ("n_agreeing", "n_starts"):
+    for name in ("n_agreeing", "n_starts", "round_one_rows"):
         if hasattr(model, f"{name}_"):
             answer[name] = getattr(model, f"{name}_")
     if truth:
@@ -168,7 +168,9 @@ def _show(
     levels = [noise] if isinstance(noise, float) else list(noise)
     console.print(f"noise {', '.join(f'{level:.3g}' for level in levels)}")
     if "n_agreeing" in answer:
-        console.print(f"reached by {answer['n_agreeing']} of {answer['n_starts']} starts")
+        sample = answer["round_one_rows"]
+        seen = f", which saw {sample:,} random rows" if sample < answer["rows"] else ""
+        console.print(f"reached by {answer['n_agreeing']} of {answer['n_starts']} starts{seen}")
     if "purity" in answer:
         console.print(
             f"purity {answer['purity']:.4f}, entropy {answer['entropy']:.4f} against sub-folders"
