@@ -532,7 +532,7 @@ def test_screening_changes_no_bit(kernels, means, n):
     spread = {"binary": 0, "sharp": 0.05, "soft": 0.3, "hopeless": 0.5}[means]
     T = np.abs(templates - spread * rng.random((k, n)))
     mixture = Mixture(T, rng.dirichlet(np.ones(k)), 0.07)
-    bits = templates[rng.integers(k, size=2500)] ^ (rng.random((2500, n)) < 0.1)
+    bits = templates[rng.integers(k, size=4500)] ^ (rng.random((4500, n)) < 0.1)
     rows = BitMatrix.from_dense(bits)
     scores = mixture.scores()
     expected = step._of_block(rows.words, scores=scores, n_columns=n)
@@ -572,3 +572,17 @@ def test_most_rows_of_templates_apart_are_decided():
     cut = fixed.CUT_NATS << scores.bits
     owner = compiled.decided(X.words, bounds.templates, bounds.lower, bounds.upper, cut)
     assert (owner == labels).mean() > 0.99
+
+
+def test_round_one_may_see_a_sample():
+    """Round 2 sees all rows all the same; a sample of all of them is no sample."""
+    templates = make_templates(3, 300, separation=0.4, random_state=0)
+    X, _ = sample_mixture(templates, [0.5, 0.3, 0.2], 0.1, 5000, random_state=0)
+    part = TwoRoundEM(3, round_one_rows=800, random_state=0).fit(X)
+    assert templates_recovered(part.templates_, templates)
+    assert part.weights_.sum() == pytest.approx(1)
+    assert (part.weights_ * 5000).round(3).tolist() == np.bincount(part.predict(X)).tolist()
+    whole = TwoRoundEM(3, random_state=0).fit(X)
+    assert_same_fit(TwoRoundEM(3, round_one_rows=5000, random_state=0).fit(X), whole)
+    with pytest.raises(InputError, match="round_one_rows must be at least 3"):
+        TwoRoundEM(3, round_one_rows=2).fit(X)

@@ -73,6 +73,9 @@ class TwoRoundEM(PaperMixture):
         w_min in the paper: the least weight a template may have. By default 1/k.
     delta : float, default=0.1
         δ in the paper: the probability of failure that l is chosen for.
+    round_one_rows : int, optional
+        Give round 1 a random sample of so many rows; round 2 always sees all. By default round 1
+        sees all too, as in the paper. Its guarantee asks for 8l rows; more are only slower.
     n_init : int, default=1
         Fits from other seeds; the one with the largest log-likelihood is kept.
     noise : float, optional
@@ -128,6 +131,7 @@ class TwoRoundEM(PaperMixture):
         n_seeds: int | None = None,
         min_weight: float | None = None,
         delta: float = 0.1,
+        round_one_rows: int | None = None,
         n_init: int = 1,
         noise: float | None = None,
         pruning: str = "l1",
@@ -139,6 +143,7 @@ class TwoRoundEM(PaperMixture):
         self.n_seeds = n_seeds
         self.min_weight = min_weight
         self.delta = delta
+        self.round_one_rows = round_one_rows
         self.n_init = n_init
         self.noise = noise
         self.pruning = pruning
@@ -162,8 +167,11 @@ class TwoRoundEM(PaperMixture):
         delta = checks.between(self.delta, "delta", 0, 1)
         rows = as_rows(X, self.binarize)
         k = checks.components(self.n_components, rows.shape[0])
+        seen = rows.shape[0]
+        if self.round_one_rows is not None:
+            seen = min(seen, checks.whole(self.round_one_rows, "round_one_rows", least=k))
         l = seeds.number_of_seeds(
-            rows.shape[0],
+            seen,
             k,
             n_seeds=checks.optional(checks.seeds, self.n_seeds, k),
             min_weight=checks.optional(checks.weight, self.min_weight, k),
@@ -174,8 +182,9 @@ class TwoRoundEM(PaperMixture):
         def run(start: int) -> FitResult:
             rng = stream(seed, "seeds", start)
             return two_round(
-                rows, k, n_seeds=l, rounds=rounds, noise=noise, pruning=pruning, rng=rng
-            )
+                rows, k, n_seeds=l, round_one_rows=seen, rounds=rounds, noise=noise,
+                pruning=pruning, rng=rng,
+            )  # fmt: skip
 
         fit = likeliest(rows, map(run, range(n_init)))
         self.n_seeds_ = l

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NOISE, SEPARATION, WARM_RUNS = 0.1, 0.4, 5
+_PATIENCE = 4  # times the limit, loading and warm-up included, before a process is given up
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,7 @@ def _measure(method: Method, size: Size, folder: Path, limit: float) -> Measurem
     ]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=10 * limit + 600
+            command, capture_output=True, text=True, check=True, timeout=_PATIENCE * limit
         )
     except subprocess.TimeoutExpired:
         return Measurement(method.name, size, math.inf, 0, None)

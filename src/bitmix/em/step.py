@@ -18,7 +18,7 @@ _STATISTICS_BYTES = 1 << 30  # partial sums of all threads together
 
 # Screening pays where there are rows enough to make its tables for, and one popcount a component
 # costs little beside the rest; with many components most rows are undecided anyway.
-_SCREENED_ROWS, _SCREENED_COMPONENTS, _SCREENED_CELLS = 2048, 64, 1 << 21
+_SCREENED_ROWS, _SCREENED_COMPONENTS, _SCREENED_CELLS = 4096, 64, 1 << 21
 _PROBE = 64
 
 

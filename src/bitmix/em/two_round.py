@@ -15,16 +15,24 @@ def two_round(
     k: int,
     *,
     n_seeds: int,
+    round_one_rows: int,
     rounds: int,
     noise: float | None,
     pruning: Pruning,
     rng: np.random.Generator,
 ) -> FitResult:
-    """Fit k templates from `n_seeds` (l) random rows; more than two rounds repeat steps 8-9."""
+    """Fit k templates from `n_seeds` (l) random rows; more than two rounds repeat steps 8-9.
+
+    Round 1 may be given a random sample of the rows, of which the seeds are a part.
+    """
+    m = rows.shape[0]
+    sample = rows
+    if round_one_rows < m:
+        sample = rows.chosen(seeds.indices(m, round_one_rows, rng))
     # 1-2  l random rows as templates, equal weights, q0 from the closest pair
-    mixture = seeds.pick(rows, n_seeds, rng, noise)
+    mixture = seeds.pick(sample, n_seeds, rng, noise)
     # 3-4  first EM step
-    mixture, statistics = em_step(rows, mixture)
+    mixture, statistics = em_step(sample, mixture)
     first = Round.of(mixture, statistics)
     # 5    starvation: w_i < 1/4l goes
     alive = prune.survivors(mixture, k)
