@@ -237,4 +237,4 @@ def draw(result: Result, figure: "Figure") -> None:
     ax.set(xscale="log", yscale="log", xlabel="rows of 2,048 bits", ylabel="seconds")
     ax.set_title("Time of a fit, 10 templates")
     ax.grid(True, which="both", alpha=0.25)
-    ax.legend(frameon=False)
+    figure.legend(loc="outside right center", frameon=False)

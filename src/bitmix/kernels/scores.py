@@ -4,11 +4,11 @@ Both forms agree to the last bit where both apply: with binary templates every c
 ±step, and const + Σ x·coef is const' - step·D(x, T).
 
 *Bounds.* An affine score is highest for the row R with a 1 wherever the coefficient is positive,
-and loses |coef_s| for each column s in which a row differs from R. A row that differs in D columns
-therefore loses at least the D smallest and at most the D largest of the |coef_s|. So a popcount
-bounds the score, by whole numbers and without rounding; and where one component's lower bound is
-above the upper bounds of all others by 22 nats or more, its share of the row is one and theirs are
-zero, to the last bit, as if the scores had been computed.
+and loses the size of the coefficient for each column in which a row differs from R. A row that
+differs in D columns therefore loses at least the D smallest and at most the D largest of these
+sizes. So a popcount bounds the score, by whole numbers and without rounding; and where one
+component's lower bound is above the upper bounds of all others by 22 nats or more, its share of
+the row is one and theirs are zero, to the last bit, as if the scores had been computed.
 """
 
 from dataclasses import dataclass, replace
