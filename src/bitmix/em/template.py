@@ -21,6 +21,7 @@ from bitmix.rows import Rows
 
 _LEAST_ROWS = 3
 _COOLINGS = ((4, 4, 3, 3, 2, 2, 1, 1), (2, 1))
+_COOLED_COLUMNS = 64  # with fewer, rows are unsure anyway, and cooling would make all clusters one
 _LOOSE = 1e-3
 _FINALISTS = 4
 _FIRST_STARTS = 3
@@ -136,7 +137,8 @@ def _fit_cells(
     loose = replace(settings, tol=max(settings.tol, _LOOSE))
     prunings = _Prunings(seeded, k, rng)
     halfway: list[TemplateFit] = []
-    for cooling in _COOLINGS * settings.n_init:
+    coolings = _COOLINGS if rows.shape[1] >= _COOLED_COLUMNS else ((), ())
+    for cooling in coolings * settings.n_init:
         chosen = prunings.draw(k)
         if chosen is None:
             continue
