@@ -249,6 +249,16 @@ def _full_adder(a, b, c):  # type: ignore[no-untyped-def]
     return either ^ c, (a & b) | (either & c)
 
 
+@njit(inline="always")
+def _add_bits(planes, plane, w, carry):  # type: ignore[no-untyped-def]
+    """Add a bit of digit `plane` to each counter of word w, with what it carries."""
+    while carry != 0:
+        before = planes[plane, w]
+        planes[plane, w] = before ^ carry
+        carry &= before
+        plane += 1
+
+
 @njit(types.void(_WORDS, _INTS1, _OUT1), nogil=True, cache=True)
 def _count_bits(words, chosen, out):  # type: ignore[no-untyped-def]
     """out += a whole share for each bit of the chosen rows, by counters of 64 columns at once.
@@ -273,22 +283,11 @@ def _count_bits(words, chosen, out):  # type: ignore[no-untyped-def]
             twos, four_a = _full_adder(planes[1, w], two_a, two_b)
             planes[1, w], four_b = _full_adder(twos, two_c, two_d)
             planes[2, w], eight = _full_adder(planes[2, w], four_a, four_b)
-            plane = 3
-            while eight != 0:
-                before = planes[plane, w]
-                planes[plane, w] = before ^ eight
-                eight &= before
-                plane += 1
+            _add_bits(planes, 3, w, eight)
         at += 8
     for row in chosen[at:]:
         for w in range(n_words):
-            carry = words[row, w]
-            plane = 0
-            while carry != 0:
-                before = planes[plane, w]
-                planes[plane, w] = before ^ carry
-                carry &= before
-                plane += 1
+            _add_bits(planes, 0, w, words[row, w])
     for w in range(n_words):
         for plane in range(n_planes):
             word = planes[plane, w]
