@@ -164,12 +164,12 @@ def test_sparse_is_never_densified_as_a_whole():
     assert peak < packed.nbytes + 100e6  # dense it would be 1.6 GB
 
 
-@pytest.mark.parametrize("mmap", [True, False])
+@pytest.mark.parametrize("in_memory", [True, False])
 @pytest.mark.parametrize("n", [1, 64, 70])
-def test_save_and_open(tmp_path, mmap, n):
+def test_save_and_open(tmp_path, in_memory, n):
     X = BitMatrix.from_dense(np.random.default_rng(0).integers(2, size=(9, n)))
     X.save(tmp_path / "x.bits")
-    assert BitMatrix.open(tmp_path / "x.bits", mmap=mmap) == X
+    assert BitMatrix.open(tmp_path / "x.bits", in_memory=in_memory) == X
     assert [path.name for path in tmp_path.iterdir()] == ["x.bits"]
 
 

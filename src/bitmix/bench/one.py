@@ -18,7 +18,7 @@ from bitmix.rows.packed import BitMatrix
 
 
 def measured(method: Method, folder: Path, k: int, runs: int) -> dict[str, Any]:
-    X = BitMatrix.open(folder / "rows.bits", mmap=False)
+    X = BitMatrix.open(folder / "rows.bits", in_memory=True)
     truth = np.load(folder / "truth.npy")
     data = method.prepare(X)
     method.run(data[:2000], 2, 0)  # load what is loaded once

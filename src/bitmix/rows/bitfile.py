@@ -2,16 +2,22 @@
 
 bytes 0-7    b"BITMIX\\r\\n"  (a text-mode transfer breaks it, and we notice)
 bytes 8-15   length of the header in bytes, little-endian
-then         JSON: {"format": "bits", "version": 1, "rows": m, "columns": n}, padded with spaces
+then         JSON: {"format": "bits", "version": 1, "rows": m, "columns": n}, padded with spaces;
+             "names" (of the columns) and "about" (what the source said of itself) may follow
 then         m × ceil(n/64) little-endian 64-bit words
 """
 
 import json
 import os
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bitmix.atomic import atomic_write
 from bitmix.errors import FileFormatError
@@ -20,44 +26,148 @@ from bitmix.kernels.bits import WORD, Words, padding_is_zero, words_for
 MAGIC = b"BITMIX\r\n"
 VERSION = 1
 _START = len(MAGIC) + 8
-_MAX_HEADER = 1 << 20
+_MAX_HEADER = 1 << 26
+_MAX_COUNT = 1 << 48
+_SMALL = 1 << 24
+_AHEAD = 1 << 24  # bytes the system is asked to fetch while a block is worked on
 
 
-def write(path: str | os.PathLike[str], words: Words, n_columns: int) -> None:
-    header = json.dumps(
-        {"format": "bits", "version": VERSION, "rows": len(words), "columns": n_columns}
-    ).encode()
-    header += b" " * (-(_START + len(header)) % 64)
+class Writer:
+    """Appends rows to a file whose number of rows is known only at the end."""
+
+    def __init__(
+        self, file: IO[bytes], n_columns: int, names: Sequence[str] | None,
+        about: Mapping[str, Any] | None,
+    ) -> None:  # fmt: skip
+        self._file, self._n_columns = file, n_columns
+        self._more = {
+            **({} if names is None else {"names": [str(name) for name in names]}),
+            **({} if not about else {"about": dict(about)}),
+        }
+        self.rows = 0
+        self._length = len(self._header(_MAX_COUNT))
+        self._length += -(_START + self._length) % 64
+        self._write_header()
+
+    def append(self, words: Words) -> None:
+        """Some more rows."""
+        self._file.write(np.ascontiguousarray(words, dtype=WORD).data)
+        self.rows += len(words)
+
+    def finish(self) -> None:
+        """Say how many rows there are."""
+        self._file.seek(0)
+        self._write_header()
+
+    def _write_header(self) -> None:
+        header = self._header(self.rows).ljust(self._length)
+        self._file.write(MAGIC + len(header).to_bytes(8, "little") + header)
+
+    def _header(self, rows: int) -> bytes:
+        shape = {"rows": rows, "columns": self._n_columns}
+        return json.dumps({"format": "bits", "version": VERSION, **shape, **self._more}).encode()
+
+
+@contextmanager
+def writing(
+    path: str | os.PathLike[str], n_columns: int, names: Sequence[str] | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> Iterator[Writer]:  # fmt: skip
+    """A `Writer`; the file appears whole when the block ends, or not at all."""
     with atomic_write(path) as file:
-        file.write(MAGIC + len(header).to_bytes(8, "little") + header)
-        for start in range(0, len(words), 1 << 16):
-            file.write(np.ascontiguousarray(words[start : start + (1 << 16)]).data)
+        writer = Writer(file, n_columns, names, about)
+        yield writer
+        writer.finish()
 
 
-def read(path: str | os.PathLike[str], *, mmap: bool) -> tuple[Words, int]:
-    """The words (mapped or read) and the number of columns, once header and size are checked."""
-    path = Path(path)
-    with path.open("rb") as file:
-        m, n, offset = _read_header(path, file)
-        shape = (m, words_for(n))
-        if mmap and m:
-            words: Words = np.memmap(path, dtype=WORD, mode="r", offset=offset, shape=shape)
-        else:
-            words = np.fromfile(file, dtype=WORD, count=shape[0] * shape[1]).reshape(shape)
-    if not padding_is_zero(words, n):
-        raise FileFormatError(f"{path} is damaged: bits are set past its last column ({n - 1})")
-    return words, n
+class WordsFile:
+    """The words of a packed file, read when asked for: plain reads, so that memory stays small and
+    a file that shrinks is an error. Opened again where it is unpickled.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).absolute()
+        self._handle = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        weakref.finalize(self, os.close, self._handle)
+        with open(self._handle, "rb", closefd=False) as file:
+            self._offset, header = _read_header(self.path, file)
+        self.n_columns: int = header["columns"]
+        self.names: tuple[str, ...] | None = header.get("names")
+        self.about: dict[str, Any] = header.get("about", {})
+        self.shape = (header["rows"], words_for(self.n_columns))
+        self._of_thread = threading.local()
+        if self.nbytes <= _SMALL:  # of a large file damage is noticed where it is read
+            self.read(0, len(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WordsFile, (self.path,)
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    @property
+    def nbytes(self) -> int:
+        return int(8 * self.shape[0] * self.shape[1])
+
+    @property
+    def stamp(self) -> str:
+        """Changes when the file does."""
+        status = os.fstat(self._handle)
+        return f"{status.st_size} {status.st_mtime_ns}"
+
+    def read(self, start: int, stop: int, *, reuse: bool = False) -> Words:
+        """Rows start … stop; with `reuse` in memory that the next such call of the thread takes."""
+        shape = (stop - start, self.shape[1])
+        return self._fill(start, self._room(shape) if reuse else np.empty(shape, dtype=WORD))
+
+    def take(self, indices: NDArray[np.intp]) -> Words:
+        """The rows with these numbers."""
+        numbers = np.where(indices < 0, indices + len(self), indices)
+        if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(self):
+            raise IndexError(f"{self.path} has {len(self):,} rows, asked for row {numbers.max()}")
+        words = np.empty((len(numbers), self.shape[1]), dtype=WORD)
+        for i in np.argsort(numbers, kind="stable"):
+            self._fill(int(numbers[i]), words[i : i + 1])
+        return words
+
+    def _room(self, shape: tuple[int, int]) -> Words:
+        room = getattr(self._of_thread, "room", None)
+        if room is None or len(room) < shape[0]:
+            room = self._of_thread.room = np.empty(shape, dtype=WORD)
+        words: Words = room[: shape[0]]
+        return words
+
+    def _fill(self, start: int, words: Words) -> Words:
+        at = self._offset + 8 * start * self.shape[1]
+        octets, done = words.reshape(-1).view(np.uint8), 0
+        if len(words) > 1 and hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._handle, at + len(octets), _AHEAD, os.POSIX_FADV_WILLNEED)
+        while done < len(octets):
+            count = os.preadv(self._handle, [octets[done:].data], at + done)
+            if count == 0:
+                raise FileFormatError(
+                    f"{self.path} was cut short while it was read, at byte {at + done:,}: "
+                    "copy or convert it again"
+                )
+            done += count
+        if not padding_is_zero(words, self.n_columns):
+            raise FileFormatError(
+                f"{self.path} is damaged: bits are set past its last column ({self.n_columns - 1})"
+            )
+        return words
 
 
-def _read_header(path: Path, file: Any) -> tuple[int, int, int]:
+def _read_header(path: Path, file: IO[bytes]) -> tuple[int, dict[str, Any]]:
+    """Where the words start, and the header, once both and the size of the file are checked."""
     start = file.read(_START)
     if start[: len(MAGIC)] != MAGIC:
         raise FileFormatError(
-            f"{path} is not a packed bitmix file: "
-            "pack your data with BitMatrix.from_dense(X).save(path)"
+            f"{path} is not a packed bitmix file: write one with `bitmix convert {path.name} "
+            "-o OUT.bits` or BitMatrix.from_dense(X).save(path)"
         )
     length = int.from_bytes(start[len(MAGIC) :], "little")
-    if len(start) < _START or length > _MAX_HEADER:
+    size = os.fstat(file.fileno()).st_size
+    if len(start) < _START or length > min(_MAX_HEADER, size):
         raise FileFormatError(f"{path} is damaged: its header cannot be read")
     try:
         header = json.loads(file.read(length))
@@ -70,16 +180,23 @@ def _read_header(path: Path, file: Any) -> tuple[int, int, int]:
             f"{path} is of format {kind!r} version {version!r}; this bitmix reads 'bits' version "
             f"{VERSION}: write it again with this version"
         )
-    if not (_is_count(m, 0) and _is_count(n, 1)) or max(m, n) > 1 << 48:
+    if not (_is_count(m, 0) and _is_count(n, 1)) or max(m, n) > _MAX_COUNT:
         raise FileFormatError(f"{path} is damaged: it claims {m!r} rows and {n!r} columns")
     offset = _START + length
-    has, needs = os.fstat(file.fileno()).st_size, offset + 8 * m * words_for(n)
-    if has != needs:
+    needs = offset + 8 * m * words_for(n)
+    if size != needs:
         raise FileFormatError(
-            f"{path} should be {needs:,} bytes for {m:,} rows of {n:,} columns, but is {has:,}: "
+            f"{path} should be {needs:,} bytes for {m:,} rows of {n:,} columns, but is {size:,}: "
             "it was cut short or added to; copy or convert it again"
         )
-    return m, n, offset
+    names = header.get("names")
+    if names is not None:
+        if not isinstance(names, list) or len(names) != n or {str} != set(map(type, names)):
+            raise FileFormatError(f"{path} is damaged: it must name its {n:,} columns, or none")
+        header["names"] = tuple(names)
+    if not isinstance(header.get("about", {}), dict):
+        raise FileFormatError(f"{path} is damaged: its header cannot be read")
+    return offset, header
 
 
 def _is_count(value: Any, least: int) -> bool:

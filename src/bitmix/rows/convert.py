@@ -27,6 +27,15 @@ def to_words(X: Any, binarize: float | None = None) -> tuple[Words, int]:
     return words, n
 
 
+def column_names(X: Any) -> tuple[str, ...] | None:
+    """The names of the columns of a table, if it has names that are text."""
+    names = getattr(X, "column_names", getattr(X, "columns", None))
+    if names is None or hasattr(X, "tocsr"):
+        return None
+    names = tuple(names)
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
 def to_words_and_known(X: Any, binarize: float | None = None) -> tuple[Words, Words, int]:
     """As `to_words` for a source with missing cells, which become 0, and which cells are known.
 

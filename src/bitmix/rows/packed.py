@@ -16,7 +16,8 @@ from bitmix import checks
 from bitmix.errors import InputError
 from bitmix.kernels.bits import WORD, Words, pack, padding_is_zero, unpack, words_for
 from bitmix.rows import bitfile
-from bitmix.rows.convert import to_words, to_words_and_known
+from bitmix.rows.bitfile import WordsFile
+from bitmix.rows.convert import column_names, to_words, to_words_and_known
 from bitmix.rows.protocol import PLAIN, A, Layout
 from bitmix.rows.threads import available as threads_available
 from bitmix.rows.threads import pool as thread_pool
@@ -24,6 +25,7 @@ from bitmix.rows.threads import pool as thread_pool
 _MIN_BLOCK_ROWS = 512
 _BLOCK_WORK = 1 << 19  # words times values a row: some tenths of a millisecond
 _BLOCK_BYTES = 1 << 21
+_SAVED_ROWS = 1 << 14
 
 
 class BitMatrix:
@@ -65,15 +67,21 @@ class BitMatrix:
             raise InputError(
                 f"bits past column {n_columns - 1} must be zero: mask the last word of each row"
             )
-        self._words = words
+        self._words: Words | WordsFile = words
         self._n_columns = n_columns
+        self.feature_names: tuple[str, ...] | None = None
 
     @classmethod
-    def _trusted(cls, words: Words, n_columns: int) -> Self:
+    def _trusted(
+        cls, words: Words | WordsFile, n_columns: int, names: tuple[str, ...] | None = None
+    ) -> Self:
         """Without the checks, which read every row: for words that were checked or made here."""
         self = cls.__new__(cls)
-        self._words, self._n_columns = words, n_columns
+        self._words, self._n_columns, self.feature_names = words, n_columns, names
         return self
+
+    def _like(self, words: Words) -> Self:
+        return self._trusted(words, self._n_columns, self.feature_names)
 
     @classmethod
     def from_dense(cls, X: Any, *, binarize: float | None = None) -> Self:
@@ -89,33 +97,45 @@ class BitMatrix:
         if binarize is not None:
             binarize = checks.between(binarize, "binarize", -math.inf, math.inf)
         if not isinstance(X, BitMatrix):
-            return cls._trusted(*to_words(X, binarize))
+            return cls._trusted(*to_words(X, binarize), column_names(X))
         if len(X) == 0:
             raise InputError("Found 0 sample(s): at least one row is needed")
         if binarize is None or 0 <= binarize < 1:
-            return cls._trusted(X._words, X._n_columns)
+            return cls._trusted(X._words, X._n_columns, X.feature_names)
         constant = pack(np.full((1, X._n_columns), binarize < 0))
-        return cls._trusted(np.repeat(constant, len(X), axis=0), X._n_columns)
+        return cls._trusted(np.repeat(constant, len(X), axis=0), X._n_columns, X.feature_names)
 
     @classmethod
     def from_incomplete(cls, X: Any, *, binarize: float | None = None) -> tuple[Self, Self]:
         """Pack a source with missing cells (NaN, masked, nullable): its bits, and what is known."""
         words, known, n = to_words_and_known(X, binarize)
-        return cls._trusted(words, n), cls._trusted(known, n)
+        names = column_names(X)
+        return cls._trusted(words, n, names), cls._trusted(known, n, names)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, mmap: bool = True) -> Self:
-        """Open a file written by `save`: memory-mapped, or read whole with ``mmap=False``."""
-        return cls._trusted(*bitfile.read(path, mmap=mmap))
+    def open(cls, path: str | os.PathLike[str], *, in_memory: bool = False) -> Self:
+        """Open a file written by `save`. Rows stay on disk and are read a block at a time, when
+        they are needed, unless ``in_memory=True``.
+        """
+        file = WordsFile(path)
+        words = file.read(0, len(file)) if in_memory else file
+        return cls._trusted(words, file.n_columns, file.names)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one self-describing file; it appears whole or not at all."""
-        bitfile.write(path, self._words, self._n_columns)
+        with bitfile.writing(path, self._n_columns, self.feature_names) as writer:
+            for start, stop in self._spans(_SAVED_ROWS):
+                writer.append(self._read(start, stop))
 
     @property
     def words(self) -> Words:
-        """The packed rows, shape (m, ceil(n / 64))."""
-        return self._words
+        """The packed rows, shape (m, ceil(n / 64)); of a file, all of them read into memory."""
+        return self._read(0, len(self))
+
+    @property
+    def file(self) -> WordsFile | None:
+        """The file the rows are in, if they are not in memory."""
+        return self._words if isinstance(self._words, WordsFile) else None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -133,12 +153,11 @@ class BitMatrix:
     def density(self) -> float:
         """Share of bits that are 1."""
         m, n = self.shape
-        ones = sum(int(np.bitwise_count(words).sum(dtype=np.int64)) for words in self._blocks(4096))
-        return ones / (m * n) if m else 0.0
+        return self.map_reduce(_ones) / (m * n) if m else 0.0
 
     def to_dense(self, dtype: DTypeLike = np.uint8) -> NDArray[Any]:
         """The bits as an array of 0 and 1."""
-        return unpack(self._words, self._n_columns).astype(dtype, copy=False)
+        return unpack(self.words, self._n_columns).astype(dtype, copy=False)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
@@ -153,7 +172,10 @@ class BitMatrix:
         if isinstance(rows, tuple) and len(rows) == 2 and _is_everything(rows[1]):
             rows = rows[0]  # X[rows, ...] and X[rows, :], as scikit-learn writes it
         if isinstance(rows, slice):
-            return self._trusted(self._words[rows], self._n_columns)
+            start, stop, step = rows.indices(len(self))
+            if step == 1:
+                return self._like(self._read(start, max(start, stop)))
+            rows = np.arange(start, stop, step)
         chosen = np.asarray(rows)
         if chosen.size == 0 and chosen.ndim == 1:
             chosen = chosen.astype(np.intp)
@@ -164,8 +186,12 @@ class BitMatrix:
         ):
             raise IndexError("a BitMatrix is indexed by rows: a number, a slice, numbers or a mask")
         if chosen.ndim == 0:
-            return unpack(self._words[chosen[()]][None], self._n_columns)[0]
-        return self._trusted(self._words[chosen], self._n_columns)
+            return unpack(self.take(chosen.reshape(1)), self._n_columns)[0]
+        if chosen.dtype == np.bool_:
+            if chosen.shape != (len(self),):
+                raise IndexError(f"a mask of the rows must have {len(self)} values")
+            chosen = np.flatnonzero(chosen)
+        return self._like(self.take(chosen))
 
     def __iter__(self) -> Iterator[NDArray[np.uint8]]:
         return (self[i] for i in range(len(self)))
@@ -173,19 +199,26 @@ class BitMatrix:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BitMatrix):
             return NotImplemented
-        return self.shape == other.shape and np.array_equal(self._words, other._words)
+        return self.shape == other.shape and all(
+            np.array_equal(self._read(*span), other._read(*span))
+            for span in self._spans(_SAVED_ROWS)
+        )
 
     def __repr__(self) -> str:
         m, n = self.shape
-        return f"BitMatrix({m:,} rows × {n:,} columns, {self.nbytes:,} bytes)"
+        where = "" if self.file is None else f" in {self.file.path}"
+        return f"BitMatrix({m:,} rows × {n:,} columns, {self.nbytes:,} bytes{where})"
 
     def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
         """The packed rows with these numbers."""
-        return np.ascontiguousarray(self._words[np.asarray(indices, dtype=np.intp)])
+        numbers = np.asarray(indices, dtype=np.intp)
+        if isinstance(self._words, WordsFile):
+            return self._words.take(numbers)
+        return np.ascontiguousarray(self._words[numbers])
 
     def chosen(self, indices: NDArray[np.int64]) -> "BitMatrix":
         """Only these rows, in memory."""
-        return self._trusted(self.take(indices), self._n_columns)
+        return self._like(self.take(indices))
 
     def map_reduce(
         self, function: Callable[[Words], A], *, block_cells: int = 1, workers: int = 1 << 16
@@ -193,22 +226,29 @@ class BitMatrix:
         """The sum of `function` over blocks of rows, shared among threads.
 
         `function` makes about `block_cells` values a row and may run in `workers` threads at once.
-        Its results must add to the same value in any order, as integers do.
+        Its results must add to the same value in any order, as integers do, and must not be views
+        of the block: its memory is used again.
         """
         threads = min(threads_available(), workers)
         block_rows = self._block_rows(block_cells, threads)
         threads = min(threads, max(1, -(-len(self) // block_rows)))
-        return reduce(operator.add, _fold_in_threads(function, self._blocks(block_rows), threads))
+        return reduce(
+            operator.add, _fold_in_threads(function, self._spans(block_rows), self._read, threads)
+        )
 
     def map_rows(
         self, function: Callable[[Words], NDArray[Any]], *, block_cells: int = 1
     ) -> NDArray[Any]:
         """What `function` gives for each block of rows, one after the other."""
         threads = threads_available()
-        blocks = self._blocks(self._block_rows(block_cells, threads))
+        spans = self._spans(self._block_rows(block_cells, threads))
+
+        def of_span(span: tuple[int, int]) -> NDArray[Any]:
+            return function(self._read(*span))
+
         if threads == 1 or len(self) <= _MIN_BLOCK_ROWS:
-            return np.concatenate([function(block) for block in blocks])
-        futures = [thread_pool().submit(function, block) for block in blocks]
+            return np.concatenate([of_span(span) for span in spans])
+        futures = [thread_pool().submit(of_span, span) for span in spans]
         try:
             return np.concatenate([future.result() for future in futures])
         finally:
@@ -228,8 +268,18 @@ class BitMatrix:
             blocks = -(-blocks // threads) * threads
         return max(1, -(-len(self) // max(1, blocks)))
 
-    def _blocks(self, rows: int) -> Iterator[Words]:
-        return (self._words[start : start + rows] for start in range(0, len(self), rows))
+    def _spans(self, rows: int) -> Iterator[tuple[int, int]]:
+        m = len(self)
+        return ((start, min(start + rows, m)) for start in range(0, m, rows))
+
+    def _read(self, start: int, stop: int, *, reuse: bool = False) -> Words:
+        if isinstance(self._words, WordsFile):
+            return self._words.read(start, stop, reuse=reuse)
+        return self._words[start:stop]
+
+
+def _ones(words: Words) -> int:
+    return int(np.bitwise_count(words).sum(dtype=np.int64))
 
 
 def _is_everything(columns: Any) -> bool:
@@ -237,20 +287,23 @@ def _is_everything(columns: Any) -> bool:
 
 
 def _fold_in_threads(
-    function: Callable[[Words], A], blocks: Iterator[Words], threads: int
+    function: Callable[[Words], A],
+    spans: Iterator[tuple[int, int]],
+    read: Callable[..., Words],
+    threads: int,
 ) -> list[A]:
     """One partial sum a thread; an error or Ctrl-C stops the others at their next block."""
     lock, stop = threading.Lock(), threading.Event()
 
-    def next_block() -> Words | None:
+    def next_span() -> tuple[int, int] | None:
         with lock:
-            return None if stop.is_set() else next(blocks, None)
+            return None if stop.is_set() else next(spans, None)
 
     def fold() -> list[A]:
         total: list[A] = []
         try:
-            while (block := next_block()) is not None:
-                value = function(block)
+            while (span := next_span()) is not None:
+                value = function(read(*span, reuse=True))
                 total = [total[0] + value] if total else [value]
         except BaseException:
             stop.set()
