@@ -30,6 +30,7 @@ FLOORS = [
     {"em", "datasets", "model_checks"},
     {"certify"},
     {"fitted"},
+    {"by_pieces"},
     {"estimators", "template_mixture"},
     {"models", "select"},
     {"plots"},

@@ -1,34 +1,50 @@
 """The scikit-learn estimators: check the input, one call, store the result."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from bitmix import checks
+from bitmix.by_pieces import ByPieces, OpenRound
 from bitmix.em import seeds
 from bitmix.em.classic import iterate
-from bitmix.em.prune import as_pruning
-from bitmix.em.result import FitResult, likeliest
-from bitmix.em.two_round import two_round
+from bitmix.em.prune import Pruning, as_pruning
+from bitmix.em.result import FitResult, Round, likeliest
+from bitmix.em.step import Statistics, maximise
+from bitmix.em.two_round import pruned, two_round
 from bitmix.fitted import FittedTemplates
 from bitmix.mixture import Mixture
 from bitmix.randomness import seed_of, stream
-from bitmix.rows import as_rows
+from bitmix.rows import Rows, as_rows
 
 
-class PaperMixture(FittedTemplates):
+class PaperMixture(ByPieces[Mixture]):
     """A fitted `Mixture`: real-valued means and one noise level, as the paper's EM leaves them."""
 
     noise: float | None
     noise_: float
 
-    def _store(self, X: Any, fit: FitResult, seed: int) -> Self:
+    def _store(self, X: Any, rows: Rows, fit: FitResult, seed: int) -> Self:
         """Keep a finished fit; until here nothing of an earlier one was touched."""
-        validate_data(self, X, reset=True, skip_check_array=True)
+        self._check_columns(X, rows, reset=True)
         self.seed_, self.history_ = seed, fit.history
+        self._open = None
         self._set(fit.mixture.ordered())
         return self
+
+    def _pieces_rows(self, X: Any) -> Rows:
+        return as_rows(X, self.binarize)
+
+    def _go_on(self) -> OpenRound[Mixture]:
+        return OpenRound(self._mixture, self.history_)
+
+    def _moved(self, done: OpenRound[Mixture], statistics: Statistics) -> OpenRound[Mixture]:
+        mixture = maximise(done.mixture, statistics)
+        self.history_ = (*done.history, Round.of(mixture, statistics))
+        self._set(mixture.ordered())
+        return OpenRound(mixture, self.history_)
 
     def _set(self, mixture: Mixture) -> None:
         self.means_ = mixture.means
@@ -150,45 +166,97 @@ class TwoRoundEM(PaperMixture):
         self.binarize = binarize
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, seeds: Any = None, checkpoint: Any = None) -> Self:
         """Find the templates of X.
 
         Parameters
         ----------
-        X : array-like, sparse matrix, table or BitMatrix, shape (m, n)
+        X : array-like, sparse matrix, table, BitMatrix or Dask array, shape (m, n)
             Rows of 0 and 1: a bool, int or float array, a scipy sparse matrix, a pandas, polars or
-            pyarrow table, or a BitMatrix. Other values are an error unless `binarize` is set.
+            pyarrow table, a BitMatrix in memory or in a file, a Dask array or table. Other values
+            are an error unless `binarize` is set.
         y : ignored
+        seeds : rows of 0 and 1, shape (l, n), optional
+            The seeds of round 1 in place of random rows; `n_init` has no effect then.
+        checkpoint : path, optional
+            Keep every pass over the rows in this file. A fit that was killed and is called again
+            goes on from there, and ends with the same bits.
         """
-        rounds = checks.whole(self.rounds, "rounds", least=2, remedy="round 2 is after the pruning")
-        noise = checks.optional(checks.noise, self.noise)
-        pruning = as_pruning(self.pruning)
-        n_init = checks.whole(self.n_init, "n_init", least=1)
-        delta = checks.between(self.delta, "delta", 0, 1)
+        plan = self._plan()
         rows = as_rows(X, self.binarize)
         k = checks.components(self.n_components, rows.shape[0])
+        start = None if seeds is None else plan.start(seeds, (k, rows.shape[1]))
         seen = rows.shape[0]
         if self.round_one_rows is not None:
             seen = min(seen, checks.whole(self.round_one_rows, "round_one_rows", least=k))
-        l = seeds.number_of_seeds(
-            seen,
+        l = self._number_of_seeds(seen, k) if start is None else start.n_components
+        seed = self._seed(checkpoint)
+
+        def run(number: int) -> FitResult:
+            rng = stream(seed, "seeds", number)
+            return two_round(
+                kept, k, n_seeds=l, round_one_rows=seen, rounds=plan.rounds, noise=plan.noise,
+                pruning=plan.pruning, rng=rng, start=start,
+            )  # fmt: skip
+
+        with self._keeping(rows, seed, checkpoint, seeds) as kept:
+            fit = likeliest(kept, map(run, range(plan.n_init if start is None else 1)))
+        self.n_seeds_ = l
+        return self._store(X, rows, fit, seed)
+
+    def _plan(self) -> "_Plan":
+        rounds = checks.whole(self.rounds, "rounds", least=2, remedy="round 2 is after the pruning")
+        checks.between(self.delta, "delta", 0, 1)
+        return _Plan(
+            rounds,
+            checks.optional(checks.noise, self.noise),
+            as_pruning(self.pruning),
+            checks.whole(self.n_init, "n_init", least=1),
+        )
+
+    def _number_of_seeds(self, m: int, k: int) -> int:
+        return seeds.number_of_seeds(
+            m,
             k,
             n_seeds=checks.optional(checks.seeds, self.n_seeds, k),
             min_weight=checks.optional(checks.weight, self.min_weight, k),
-            delta=delta,
+            delta=checks.between(self.delta, "delta", 0, 1),
         )
-        seed = seed_of(self.random_state)
 
-        def run(start: int) -> FitResult:
-            rng = stream(seed, "seeds", start)
-            return two_round(
-                rows, k, n_seeds=l, round_one_rows=seen, rounds=rounds, noise=noise,
-                pruning=pruning, rng=rng,
-            )  # fmt: skip
+    def _begin(self, rows: Rows, given: Any) -> OpenRound[Mixture]:
+        plan, (m, n) = self._plan(), rows.shape
+        self.seed_ = seed_of(self.random_state)
+        rng = stream(self.seed_, "seeds")
+        if given is None:
+            k = checks.components(self.n_components, m)
+            mixture = seeds.pick(rows, self._number_of_seeds(m, k), rng, plan.noise)
+        else:
+            k = checks.whole(self.n_components, "n_components", least=1)
+            mixture = plan.start(given, (k, n))
+        self.n_seeds_ = mixture.n_components
+        return OpenRound(mixture, (), rng)
 
-        fit = likeliest(rows, map(run, range(n_init)))
-        self.n_seeds_ = l
-        return self._store(X, fit, seed)
+    def _moved(self, done: OpenRound[Mixture], statistics: Statistics) -> OpenRound[Mixture]:
+        if done.rng is None:
+            return super()._moved(done, statistics)
+        mixture = maximise(done.mixture, statistics)
+        first = Round.of(mixture, statistics)
+        k = checks.whole(self.n_components, "n_components", least=1)
+        return OpenRound(pruned(mixture, k, as_pruning(self.pruning), done.rng), (first,))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The parameters of a fit, checked."""
+
+    rounds: int
+    noise: float | None
+    pruning: Pruning
+    n_init: int
+
+    def start(self, rows: Any, shape: tuple[int, int]) -> Mixture:
+        """Steps 1-2 with the seeds of the user."""
+        return seeds.given(rows, shape, self.noise, name="seeds")
 
 
 class ClassicEM(PaperMixture):
@@ -252,30 +320,48 @@ class ClassicEM(PaperMixture):
         self.binarize = binarize
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, checkpoint: Any = None) -> Self:
         """Find the templates of X.
 
         Parameters
         ----------
-        X : array-like, sparse matrix, table or BitMatrix, shape (m, n)
-            Rows of 0 and 1: a bool, int or float array, a scipy sparse matrix, a pandas, polars or
-            pyarrow table, or a BitMatrix. Other values are an error unless `binarize` is set.
+        X : array-like, sparse matrix, table, BitMatrix or Dask array, shape (m, n)
+            Rows of 0 and 1, as `TwoRoundEM.fit` takes them.
         y : ignored
+        checkpoint : path, optional
+            Keep every pass over the rows in this file, and go on from there if it is there.
         """
         max_iter = checks.whole(self.max_iter, "max_iter", least=1)
         noise = checks.optional(checks.noise, self.noise)
         n_init = checks.whole(self.n_init, "n_init", least=1)
         rows = as_rows(X, self.binarize)
         k = checks.components(self.n_components, rows.shape[0])
-        seed = seed_of(self.random_state)
+        seed = self._seed(checkpoint)
 
         def run(start: int) -> FitResult:
             rng = stream(seed, "seeds", start)
-            return iterate(rows, seeds.pick(rows, k, rng, noise), max_iter)
+            return iterate(kept, seeds.pick(kept, k, rng, noise), max_iter)
 
-        if self.init is None:
-            fit = likeliest(rows, map(run, range(n_init)))
-        else:
-            fit = iterate(rows, seeds.given(self.init, (k, rows.shape[1]), noise), max_iter)
+        with self._keeping(rows, seed, checkpoint) as kept:
+            if self.init is None:
+                fit = likeliest(kept, map(run, range(n_init)))
+            else:
+                start = seeds.given(self.init, (k, rows.shape[1]), noise)
+                fit = iterate(kept, start, max_iter)
         self.n_iter_, self.converged_ = len(fit.history), fit.converged
-        return self._store(X, fit, seed)
+        return self._store(X, rows, fit, seed)
+
+    def _begin(self, rows: Rows, given: Any) -> OpenRound[Mixture]:
+        (m, n), given = rows.shape, self.init if given is None else given
+        noise = checks.optional(checks.noise, self.noise)
+        self.seed_, self.n_iter_, self.converged_ = seed_of(self.random_state), 0, False
+        if given is None:
+            k = checks.components(self.n_components, m)
+            return OpenRound(seeds.pick(rows, k, stream(self.seed_, "seeds"), noise), ())
+        k = checks.whole(self.n_components, "n_components", least=1)
+        return OpenRound(seeds.given(given, (k, n), noise), ())
+
+    def _moved(self, done: OpenRound[Mixture], statistics: Statistics) -> OpenRound[Mixture]:
+        moved = super()._moved(done, statistics)
+        self.n_iter_ = len(moved.history)
+        return moved

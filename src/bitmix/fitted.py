@@ -3,6 +3,8 @@
 import math
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +16,7 @@ from bitmix import checks, modelfile
 from bitmix.certify import FitCertificate, certify_fit
 from bitmix.datasets import sample_mixture
 from bitmix.em import predict
+from bitmix.em.checkpoint import Checkpoint, CheckpointedRows, seed_in
 from bitmix.em.result import Round
 from bitmix.em.step import Model
 from bitmix.errors import FileFormatError, InputError
@@ -35,6 +38,7 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
     templates_: NDArray[np.uint8]
     history_: tuple[Round, ...]
     seed_: int
+    n_features_in_: int
     feature_names_in_: NDArray[np.object_]
 
     _fitted_numbers: tuple[str, ...] = ("noise_", "seed_", "n_features_in_")
@@ -44,7 +48,7 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return self.fit(X).predict(X)
 
     @abstractmethod
-    def fit(self, X: Any, y: Any = None) -> Self: ...
+    def fit(self, X: Any, y: Any = None, *, checkpoint: Any = None) -> Self: ...
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """The likeliest template of each row; the lowest index among equals."""
@@ -204,8 +208,63 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """X as packed rows, its columns checked against those of the fit."""
         check_is_fitted(self)
         rows = as_rows(X, self.binarize)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        self._check_columns(X, rows, reset=False)
         return rows
+
+    def _check_columns(self, X: Any, rows: Rows, *, reset: bool) -> None:
+        """Keep the number and the names of the columns, or check them against those of the fit.
+
+        scikit-learn knows tables and arrays; what is packed or on a cluster tells its own names.
+        """
+        if not hasattr(X, "feature_names") and not hasattr(X, "dask"):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return
+        n, names = rows.shape[1], getattr(rows, "feature_names", None)
+        if reset:
+            self.n_features_in_ = n
+            if names is not None:
+                self.feature_names_in_ = np.array(names, dtype=object)
+            elif hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+            return
+        if n != self.n_features_in_:
+            raise InputError(
+                f"X has {n} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input"
+            )
+        expected = getattr(self, "feature_names_in_", None)
+        if names is None or expected is None:
+            return  # packed bits seldom have names
+        differing = np.flatnonzero(np.asarray(names, dtype=object) != expected)
+        if differing.size:
+            s = differing[0]
+            raise InputError(
+                f"the columns of X must be those of the fit, in that order: column {s} was "
+                f"{expected[s]!r}, now {names[s]!r}"
+            )
+
+    def _seed(self, checkpoint: Any) -> int:
+        """Of `random_state`; where that is None, a fit that goes on has the seed it began with."""
+        if self.random_state is None and checkpoint is not None:
+            begun = seed_in(checkpoint)
+            if begun is not None:
+                return begun
+        return seed_of(self.random_state)
+
+    @contextmanager
+    def _keeping(self, rows: Rows, seed: int, checkpoint: Any, seeds: Any = None) -> Iterator[Rows]:
+        """The rows, their passes kept in a file if one is given."""
+        if checkpoint is None:
+            yield rows
+            return
+        owner = {"estimator": type(self).__name__, "data": rows.fingerprint(), "seed": seed}
+        for name, value in {**self.get_params(), "seeds": seeds}.items():
+            if name in ("init", "seeds") and value is not None:
+                owner[name] = as_rows(value).fingerprint()
+            elif name != "random_state":
+                owner[name] = repr(value)
+        with Checkpoint(checkpoint, owner) as file:
+            yield CheckpointedRows(rows, file)
 
     def _log_likelihood(self, rows: Rows) -> float:
         return float(predict.log_likelihoods(rows, self._density()).sum())

@@ -20,8 +20,11 @@ def progress(values: Iterable[T], label: str, total: int | None = None) -> Itera
 
 @contextmanager
 def meter(label: str, total: int) -> Iterator[Callable[[int, str], None]]:
-    """A bar to be told how far things are and what to say beside it, with the time left."""
-    console = _terminal()
+    """A bar to be told how far things are and what to say beside it, with the time left.
+
+    None where there is nothing to do.
+    """
+    console = _terminal() if total else None
     if console is None:
         yield lambda done, note: None
         return

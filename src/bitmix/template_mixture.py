@@ -6,16 +6,18 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from bitmix import checks
-from bitmix.em import seeds
+from bitmix.by_pieces import ByPieces, OpenRound
+from bitmix.em import noise, seeds
+from bitmix.em.result import Round
+from bitmix.em.step import Statistics
 from bitmix.em.template import SeededRound, Settings, TemplateFit, fit_templates, on_all_rows
 from bitmix.errors import DuplicateTemplatesWarning, InputError
-from bitmix.fitted import FittedTemplates
 from bitmix.mixture import Floats
-from bitmix.noisy import NoisyTemplates
-from bitmix.randomness import seed_of, stream
+from bitmix.noisy import NoisyTemplates, as_noise_model
+from bitmix.randomness import stream
 from bitmix.rows import Rows
 from bitmix.rows.protocol import as_incomplete_rows
 
@@ -33,7 +35,7 @@ def number_of_seeds(m: int, k: int, min_weight: float | None = None, delta: floa
     return max(k, min(wanted, -(-m // 4) - 1))
 
 
-class TemplateMixture(FittedTemplates):
+class TemplateMixture(ByPieces[NoisyTemplates]):
     """Mixture of binary templates, everything unknown: templates, weights and noise.
 
     Over-seeds once as the two-round EM does, prunes the survivors in several ways, runs EM from
@@ -141,7 +143,10 @@ class TemplateMixture(FittedTemplates):
         self.binarize = binarize
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, mask: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, mask: Any = None, *,
+        checkpoint: Any = None,
+    ) -> Self:  # fmt: skip
         """Find the templates of X.
 
         Parameters
@@ -154,23 +159,32 @@ class TemplateMixture(FittedTemplates):
             How often each row counts. Whole numbers are exact: as if the row were repeated.
         mask : array-like of bool, shape (m, n), optional
             True where a cell is missing.
+        checkpoint : path, optional
+            Keep every pass over the rows in this file. A fit that was killed and is called again
+            goes on from there, and ends with the same bits.
         """
-        settings = Settings.checked(self.noise_model, self.n_init, self.max_iter, self.tol)
         rows = as_incomplete_rows(X, self.binarize, mask=mask, sample_weight=sample_weight)
+        found = self._found(rows, checkpoint)
+        self._check_columns(X, rows, reset=True)
+        self._open = None
+        self._keep(*found)
+        return self
+
+    def _found(self, rows: Rows, checkpoint: Any = None) -> tuple[TemplateFit, int, int, int]:
+        """The fit, its seed, how many seed rows there were, and how many rows the starts saw."""
+        settings = Settings.checked(self.noise_model, self.n_init, self.max_iter, self.tol)
         k = checks.components(self.n_components, rows.shape[0])
-        seed = seed_of(self.random_state)
+        seed = self._seed(checkpoint)
         rng = stream(seed, "seeds")
         w_min = checks.optional(checks.weight, self.min_weight, k)
         delta = checks.between(self.delta, "delta", 0, 1)
-        sample = self._sample(rows, k, number_of_seeds(rows.shape[0], k, w_min, delta), rng)
-        n_seeds = number_of_seeds(sample.shape[0], k, w_min, delta)
-        fit = fit_templates(sample, k, SeededRound.of(sample, n_seeds, rng), settings, rng)
-        if sample is not rows:
-            fit = on_all_rows(rows, fit, settings.noise_model)
-        validate_data(self, X, reset=True, skip_check_array=True)
-        self.seed_, self.n_seeds_, self.round_one_rows_ = seed, n_seeds, sample.shape[0]
-        self._keep(fit)
-        return self
+        with self._keeping(rows, seed, checkpoint) as kept:
+            sample = self._sample(kept, k, number_of_seeds(rows.shape[0], k, w_min, delta), rng)
+            n_seeds = number_of_seeds(sample.shape[0], k, w_min, delta)
+            fit = fit_templates(sample, k, SeededRound.of(sample, n_seeds, rng), settings, rng)
+            if sample is not kept:
+                fit = on_all_rows(kept, fit, settings.noise_model)
+        return fit, seed, n_seeds, sample.shape[0]
 
     def _sample(self, rows: Rows, k: int, n_seeds: int, rng: np.random.Generator) -> Rows:
         """A random sample of the rows, or all of them if they are few."""
@@ -182,7 +196,8 @@ class TemplateMixture(FittedTemplates):
             return rows
         return rows.chosen(seeds.indices(rows.shape[0], most, rng))
 
-    def _keep(self, fit: TemplateFit) -> None:
+    def _keep(self, fit: TemplateFit, seed: int, n_seeds: int, sample: int) -> None:
+        self.seed_, self.n_seeds_, self.round_one_rows_ = seed, n_seeds, sample
         order = fit.mixture.order()
         self._set(fit.mixture.kept(order), fit.statistics.means(fit.mixture.probabilities)[order])
         self.history_ = fit.history
@@ -196,6 +211,32 @@ class TemplateMixture(FittedTemplates):
                 DuplicateTemplatesWarning,
                 stacklevel=3,
             )
+
+    def _pieces_rows(self, X: Any) -> Rows:
+        return as_incomplete_rows(X, self.binarize)
+
+    def _begin(self, rows: Rows, seeds: Any) -> OpenRound[NoisyTemplates]:
+        """The first piece is the sample that templates are found in."""
+        if seeds is not None:
+            raise InputError(
+                "TemplateMixture finds templates in the first piece: seeds are for TwoRoundEM"
+            )
+        self._keep(*self._found(rows))
+        return self._go_on()
+
+    def _go_on(self) -> OpenRound[NoisyTemplates]:
+        return OpenRound(self._mixture, self.history_)
+
+    def _moved(
+        self, done: OpenRound[NoisyTemplates], statistics: Statistics
+    ) -> OpenRound[NoisyTemplates]:
+        model = as_noise_model(self.noise_model)
+        mixture = noise.maximise(statistics, model, done.mixture.templates)
+        step = Round(statistics.log_likelihood, mixture.n_components, mixture.weights)
+        self.history_ = (*done.history, step)
+        order = mixture.order()
+        self._set(mixture.kept(order), statistics.means(mixture.probabilities)[order])
+        return OpenRound(mixture, self.history_)
 
     def _set(self, mixture: NoisyTemplates, means: Floats) -> None:
         self.templates_, self.weights_ = mixture.templates, mixture.weights
@@ -242,7 +283,7 @@ class TemplateMixture(FittedTemplates):
     def _rows(self, X: Any) -> Rows:
         check_is_fitted(self)
         rows = as_incomplete_rows(X, self.binarize)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        self._check_columns(X, rows, reset=False)
         return rows
 
     @property

@@ -54,15 +54,19 @@ def pick(rows: Rows, l: int, rng: np.random.Generator, noise: float | None) -> M
     return _mixture(rows.take(indices(m, l, rng)), n, noise)
 
 
-def given(templates: Any, shape: tuple[int, int], noise: float | None) -> Mixture:
-    """The user's starting templates in place of random rows."""
+def given(
+    templates: Any, shape: tuple[int, int], noise: float | None, *, name: str = "init"
+) -> Mixture:
+    """The user's starting templates in place of random rows: k of them, or more if `seeds`."""
     rows = as_rows(templates)
-    if rows.shape != shape:
+    (l, n), (k, columns) = rows.shape, shape
+    if n != columns or (l != k if name == "init" else l < k):
+        least = "" if name == "init" else "at least "
         raise InputError(
-            f"init must hold one template a row, shape (n_components, columns) = {shape}, "
+            f"{name} must hold one template a row, shape ({least}n_components, columns) = {shape}, "
             f"got {rows.shape}"
         )
-    return _mixture(rows.take(range(shape[0])), shape[1], noise)
+    return _mixture(rows.take(range(l)), n, noise)
 
 
 def _mixture(words: Words, n: int, noise: float | None) -> Mixture:

@@ -58,8 +58,12 @@ class Statistics:
             self.sums + other.sums,
             self.likelihood_units + other.likelihood_units,
             self.weight_one,
-            None if self.known is None or other.known is None else self.known + other.known,
+            None if self.known is other.known is None else self._known + other._known,
         )
+
+    @property
+    def _known(self) -> Ints:
+        return np.broadcast_to(self.counts, self.sums.shape)
 
     @property
     def counts(self) -> Ints:
@@ -69,6 +73,8 @@ class Statistics:
     def means(self, otherwise: Floats) -> Floats:
         """Share of ones of each component and column; `otherwise` where there are no rows."""
         empty = self.counts == 0
+        if not empty.any():
+            return self.sums / self.counts
         return np.where(empty, otherwise, self.sums / np.where(empty, 1, self.counts))
 
     @property
@@ -167,6 +173,10 @@ class _Screened:
         mass = self.counted << fixed.SHARE_BITS
         found = Statistics(int(self.counted.sum()), mass, self.sums, likelihood)
         return found if self.scored is None else found + self.scored
+
+
+PASSES = {"Statistics": Statistics, "_Screened": _Screened}
+"""What a pass over the rows may give beside whole numbers, by name."""
 
 
 def _screen(words: Words, *, scores: Scores, bounds: Bounds, n_columns: int) -> _Screened:

@@ -70,6 +70,9 @@ class AugmentedRows:
         part._wide, part.layout = self._wide[indices], self.layout
         return part
 
+    def fingerprint(self) -> str:
+        return f"{self.layout} {self._wide.fingerprint()}"
+
     def map_reduce(
         self, function: Callable[[Words], A], *, block_cells: int = 1, workers: int = 1 << 16
     ) -> A:

@@ -1,5 +1,6 @@
-"""BitMatrix: rows of bits, 64 columns a word, in memory or memory-mapped."""
+"""BitMatrix: rows of bits, 64 columns a word, in memory or in a file."""
 
+import hashlib
 import math
 import operator
 import os
@@ -15,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from bitmix import checks
 from bitmix.errors import InputError
 from bitmix.kernels.bits import WORD, Words, pack, padding_is_zero, unpack, words_for
+from bitmix.progress import meter
 from bitmix.rows import bitfile
 from bitmix.rows.bitfile import WordsFile
 from bitmix.rows.convert import column_names, to_words, to_words_and_known
@@ -26,6 +28,7 @@ _MIN_BLOCK_ROWS = 512
 _BLOCK_WORK = 1 << 19  # words times values a row: some tenths of a millisecond
 _BLOCK_BYTES = 1 << 21
 _SAVED_ROWS = 1 << 14
+_LONG_WORK = 1 << 32  # words times values a row: about two seconds, time enough to show a bar
 
 
 class BitMatrix:
@@ -220,6 +223,16 @@ class BitMatrix:
         """Only these rows, in memory."""
         return self._like(self.take(indices))
 
+    def fingerprint(self) -> str:
+        """A hash of all rows; of a file, of its size, its time and some rows."""
+        (m, n), digest = self.shape, hashlib.sha256()
+        if self.file is None:
+            digest.update(np.ascontiguousarray(self._words).data)
+        else:
+            digest.update(self.file.stamp.encode())
+            digest.update(self.take(np.linspace(0, m - 1, min(m, 1024)).astype(np.intp)).data)
+        return f"{m} {n} {digest.hexdigest()}"
+
     def map_reduce(
         self, function: Callable[[Words], A], *, block_cells: int = 1, workers: int = 1 << 16
     ) -> A:
@@ -232,9 +245,10 @@ class BitMatrix:
         threads = min(threads_available(), workers)
         block_rows = self._block_rows(block_cells, threads)
         threads = min(threads, max(1, -(-len(self) // block_rows)))
-        return reduce(
-            operator.add, _fold_in_threads(function, self._spans(block_rows), self._read, threads)
-        )
+        long = len(self) * words_for(self._n_columns) * block_cells >= _LONG_WORK
+        with meter("rows", len(self) if long else 0) as tell:
+            spans = _telling(self._spans(block_rows), tell)
+            return reduce(operator.add, _fold_in_threads(function, spans, self._read, threads))
 
     def map_rows(
         self, function: Callable[[Words], NDArray[Any]], *, block_cells: int = 1
@@ -276,6 +290,14 @@ class BitMatrix:
         if isinstance(self._words, WordsFile):
             return self._words.read(start, stop, reuse=reuse)
         return self._words[start:stop]
+
+
+def _telling(
+    spans: Iterator[tuple[int, int]], tell: Callable[[int, str], None]
+) -> Iterator[tuple[int, int]]:
+    for span in spans:
+        tell(span[0], "")
+        yield span
 
 
 def _ones(words: Words) -> int:

@@ -48,6 +48,9 @@ class Rows(Protocol):
     def chosen(self, indices: NDArray[np.int64]) -> "Rows":
         """Only these rows, with all that belongs to them, in memory."""
 
+    def fingerprint(self) -> str:
+        """A text that other rows hardly share."""
+
     def map_reduce(self, function: Callable[[Words], A], *, block_cells: int, workers: int) -> A:
         """The sum of `function` over blocks of rows."""
 
