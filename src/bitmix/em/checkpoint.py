@@ -11,6 +11,7 @@ its length, its SHA-256, and the pass. A record that was cut short is dropped.
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -279,7 +280,9 @@ def _decoded(payload: bytes) -> Any:
         if "kind" in entry:
             return PASSES[entry["kind"]](*map(whole, entry["fields"]))
         shape = tuple(entry["shape"])
-        count = int(np.prod(shape, dtype=np.int64))
+        count = math.prod(shape)
+        if min(shape, default=1) < 1:
+            raise ValueError("an array without cells")
         array = np.frombuffer(payload, dtype="<i8", count=count, offset=at).reshape(shape)
         at += array.nbytes
         return array.astype(np.int64)
