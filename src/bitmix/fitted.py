@@ -216,10 +216,10 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
         scikit-learn knows tables and arrays; what is packed or on a cluster tells its own names.
         """
-        if not hasattr(X, "feature_names") and not hasattr(X, "dask"):
+        if not hasattr(X, "feature_names") and not hasattr(X, "__dask_graph__"):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return
-        n, names = rows.shape[1], getattr(rows, "feature_names", None)
+        n, names = int(X.shape[1]), getattr(rows, "feature_names", None)
         if reset:
             self.n_features_in_ = n
             if names is not None:

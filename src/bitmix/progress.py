@@ -47,6 +47,11 @@ def meter(label: str, total: int) -> Iterator[Callable[[int, str], None]]:
         yield lambda done, note: bar.update(task, completed=done, note=note)
 
 
+def on_terminal() -> bool:
+    """Whether anybody would see a bar."""
+    return _terminal() is not None
+
+
 def _terminal() -> Any:
     """A console on standard error if that is a terminal and rich is there."""
     try:

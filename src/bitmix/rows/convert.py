@@ -17,13 +17,16 @@ Block = Callable[[int, int], NDArray[Any]]
 _BLOCK_CELLS = 1 << 22
 
 
-def to_words(X: Any, binarize: float | None = None) -> tuple[Words, int]:
-    """Packed rows and the number of columns; values are checked on the way."""
+def to_words(X: Any, binarize: float | None = None, first: int = 0) -> tuple[Words, int]:
+    """Packed rows and the number of columns; values are checked on the way.
+
+    In errors rows are numbered from `first`.
+    """
     (m, n), block, names = _source(X)
     words = np.empty((m, words_for(n)), dtype=WORD)
     for start, stop in _spans(m, n):
-        dense = _numeric(block(start, stop), start, names)
-        words[start:stop] = pack(_bits(dense, start, names, binarize))
+        dense = _numeric(block(start, stop), first + start, names)
+        words[start:stop] = pack(_bits(dense, first + start, names, binarize))
     return words, n
 
 

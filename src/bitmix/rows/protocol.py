@@ -64,6 +64,12 @@ def as_rows(X: Any, binarize: float | None = None) -> Rows:
     """The rows of whatever the user brought, by its type."""
     from bitmix.rows.packed import BitMatrix
 
+    if hasattr(X, "map_reduce") and not isinstance(X, BitMatrix):
+        return X  # type: ignore[no-any-return]
+    if hasattr(X, "__dask_graph__"):
+        from bitmix.rows.cluster import ClusterRows
+
+        return ClusterRows.of_array(X, binarize)
     return BitMatrix.from_dense(X, binarize=binarize)
 
 
@@ -74,6 +80,13 @@ def as_incomplete_rows(
     from bitmix.rows.augmented import AugmentedRows, fixed_weights
     from bitmix.rows.packed import BitMatrix
 
+    if hasattr(X, "__dask_graph__") or (hasattr(X, "map_reduce") and not isinstance(X, BitMatrix)):
+        if mask is not None or sample_weight is not None:
+            raise InputError(
+                "mask and sample_weight need rows in memory, X is on a cluster: leave them out, or "
+                "compute() X first"
+            )
+        return as_rows(X, binarize)
     if isinstance(X, BitMatrix):
         bits, known = BitMatrix.from_dense(X, binarize=binarize), None
     else:

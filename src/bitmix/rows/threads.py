@@ -2,7 +2,9 @@
 
 import os
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 
 from bitmix.kernels import num_threads
@@ -23,6 +25,17 @@ def pool() -> ThreadPoolExecutor:
 @cache
 def _pool(number: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(number, thread_name_prefix="bitmix", initializer=_mark)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """A pass within is run by the thread that asks for it: others run beside it already."""
+    before = getattr(_here, "busy", False)
+    _here.busy = True
+    try:
+        yield
+    finally:
+        _here.busy = before
 
 
 def _mark() -> None:

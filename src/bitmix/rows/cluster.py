@@ -1,0 +1,276 @@
+"""Rows on a Dask cluster: the same protocol, and so the same bits.
+
+Workers pack their own blocks and keep them; templates go out to all of them; whole numbers come
+back and are added in a tree. With no cluster about, Dask's threads of this process do the same.
+"""
+
+import contextlib
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add
+from typing import Any, TypeVar
+
+import dask
+import dask.array as da
+import numpy as np
+from dask.delayed import Delayed, delayed
+from numpy.typing import NDArray
+
+from bitmix.errors import InputError
+from bitmix.kernels.bits import WORD, Words, words_for
+from bitmix.progress import on_terminal
+from bitmix.rows.bitfile import WordsFile
+from bitmix.rows.convert import to_words
+from bitmix.rows.packed import BitMatrix
+from bitmix.rows.protocol import PLAIN, A, Layout
+from bitmix.rows.threads import one_thread
+
+T = TypeVar("T")
+
+_FAN_IN = 8
+_ATTEMPTS = 6
+_BLOCK_BYTES = 1 << 26
+
+
+class ClusterRows:
+    """Rows in blocks that workers keep, packed.
+
+    Use `of_array` or `of_file`. Nothing is computed until it is needed; `map_rows` stays lazy.
+    """
+
+    layout: Layout = PLAIN
+
+    def __init__(
+        self, blocks: Sequence[Delayed], lengths: Sequence[int] | None, n_columns: int,
+        names: tuple[str, ...] | None,
+    ) -> None:  # fmt: skip
+        self._blocks, self._lengths = list(blocks), lengths
+        self._n_columns, self._kept = n_columns, False
+        self.feature_names = names
+
+    @classmethod
+    def of_array(cls, X: Any, binarize: float | None = None) -> "ClusterRows":
+        """A Dask array or table of 0 and 1, chunked in any way; rows are counted if need be."""
+        names = None
+        if hasattr(X, "to_dask_array"):
+            names = tuple(map(str, X.columns))
+            X = X.to_dask_array()
+        if X.ndim != 2:
+            raise InputError(f"X must have rows and columns, got a Dask array of {X.ndim} axes")
+        n = int(X.shape[1])
+        X = X.rechunk({1: n})
+        heights = X.chunks[0]
+        known = not any(np.isnan(height) for height in heights)
+        if known and sum(heights) == 0:
+            raise InputError("Found array with 0 sample(s): at least one row is needed")
+        starts = np.cumsum([0, *heights[:-1]]).tolist() if known else [None] * len(heights)
+        parts = X.to_delayed().ravel()
+        pack = delayed(_packed, pure=True)
+        blocks = [
+            pack(part, n, start, number, binarize)
+            for number, (part, start) in enumerate(zip(parts, starts, strict=True))
+        ]
+        return cls(blocks, [int(height) for height in heights] if known else None, n, names)
+
+    @classmethod
+    def of_file(cls, path: str | os.PathLike[str]) -> "ClusterRows":
+        """A packed file that every worker can read: each reads its own part."""
+        file = WordsFile(path)
+        m, words = file.shape
+        rows = max(1, _BLOCK_BYTES // (8 * words))
+        spans = [(start, min(start + rows, m)) for start in range(0, m, rows)]
+        read = delayed(_read, pure=True)
+        blocks = [read(str(file.path), file.stamp, *span) for span in spans]
+        return cls(blocks, [stop - start for start, stop in spans], file.n_columns, file.names)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        if self._lengths is None:
+            self._keep()
+            self._lengths = _surely(lambda: dask.compute(*map(delayed(len), self._blocks)))
+            if sum(self._lengths) == 0:
+                raise InputError("Found array with 0 sample(s): at least one row is needed")
+        return sum(self._lengths), self._n_columns
+
+    def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
+        """The packed rows with these numbers, brought here."""
+        numbers = np.asarray(indices, dtype=np.int64)
+        self._keep()
+        m, _ = self.shape
+        assert self._lengths is not None
+        if numbers.size and not -m <= numbers.min() <= numbers.max() < m:
+            raise IndexError(f"there are {m:,} rows, asked for row {numbers.max()}")
+        numbers = np.where(numbers < 0, numbers + m, numbers)
+        starts = np.cumsum([0, *self._lengths])
+        owner = np.searchsorted(starts, numbers, side="right") - 1
+        out = np.empty((len(numbers), words_for(self._n_columns)), dtype=WORD)
+        asked = np.unique(owner)
+        get = delayed(_rows_of, pure=False)
+        parts = [get(self._blocks[b], numbers[owner == b] - starts[b]) for b in asked]
+        for b, part in zip(asked, _surely(lambda: dask.compute(*parts)), strict=True):
+            out[owner == b] = part
+        return out
+
+    def chosen(self, indices: NDArray[np.int64]) -> BitMatrix:
+        """Only these rows, in memory."""
+        return BitMatrix(self.take(indices), self._n_columns)
+
+    def fingerprint(self) -> str:
+        """A hash of some rows: the rest is with the workers."""
+        m, n = self.shape
+        some = self.take(np.linspace(0, m - 1, min(m, 1024)).astype(np.int64))
+        return f"{m} {n} {hashlib.sha256(some.data).hexdigest()}"
+
+    def map_reduce(
+        self, function: Callable[[Words], A], *, block_cells: int = 1, workers: int = 1 << 16
+    ) -> A:
+        """The sum of `function` over all rows."""
+        self._keep()
+
+        def one_pass() -> A:
+            everywhere = _broadcast(function)
+            level = [
+                delayed(_folded, pure=False)(block, self._n_columns, everywhere, block_cells)
+                for block in self._blocks
+            ]
+            while len(level) > 1:
+                groups = [level[i : i + _FAN_IN] for i in range(0, len(level), _FAN_IN)]
+                level = [delayed(_added, pure=False)(group) for group in groups]
+            total: A | None = _computed(level[0])
+            if total is None:
+                raise InputError("Found array with 0 sample(s): at least one row is needed")
+            return total
+
+        return _surely(one_pass)
+
+    def map_rows(
+        self, function: Callable[[Words], NDArray[Any]], *, block_cells: int = 1
+    ) -> NDArray[Any]:
+        """What `function` gives for each row, as a Dask array: nothing is computed yet."""
+        example = function(np.zeros((1, words_for(self._n_columns)), dtype=WORD))
+        lengths = [np.nan] * len(self._blocks) if self._lengths is None else self._lengths
+        apply = delayed(_mapped, pure=False)
+        parts = [
+            da.from_delayed(
+                apply(block, self._n_columns, function, block_cells),
+                shape=(length, *example.shape[1:]),
+                dtype=example.dtype,
+            )
+            for block, length in zip(self._blocks, lengths, strict=True)
+        ]
+        lazy: NDArray[Any] = da.concatenate(parts, allow_unknown_chunksizes=True)
+        return lazy
+
+    def _keep(self) -> None:
+        """Have the workers pack their blocks and keep them, once."""
+        if not self._kept:
+            self._blocks = list(dask.persist(*self._blocks))
+            self._kept = True
+
+
+def _packed(part: Any, n: int, start: int | None, number: int, binarize: float | None) -> Words:
+    if len(part) == 0:
+        return np.empty((0, words_for(n)), dtype=WORD)
+    try:
+        return to_words(part, binarize, start or 0)[0]
+    except InputError as error:
+        if start is not None:
+            raise
+        raise InputError(f"{error} (rows counted within block {number} of X)") from None
+
+
+def _read(path: str, stamp: str, start: int, stop: int) -> Words:
+    file = WordsFile(path)
+    if file.stamp != stamp:
+        raise InputError(f"{path} was changed while it was read: fit again")
+    return file.read(start, stop)
+
+
+def _rows_of(words: Words, numbers: NDArray[np.int64]) -> Words:
+    return words[numbers]
+
+
+def _folded(words: Words, n: int, function: Callable[[Words], A], cells: int) -> A | None:
+    if len(words) == 0:
+        return None
+    with one_thread():
+        return BitMatrix(words, n).map_reduce(function, block_cells=cells)
+
+
+def _added(parts: list[Any]) -> Any:
+    return reduce(add, [part for part in parts if part is not None], *_nothing(parts))
+
+
+def _nothing(parts: list[Any]) -> tuple[Any, ...]:
+    return (None,) if all(part is None for part in parts) else ()
+
+
+def _mapped(
+    words: Words, n: int, function: Callable[[Words], NDArray[Any]], cells: int
+) -> NDArray[Any]:
+    if len(words) == 0:
+        return function(np.zeros((1, words_for(n)), dtype=WORD))[:0]
+    with one_thread():
+        return BitMatrix(words, n).map_rows(function, block_cells=cells)
+
+
+def _client() -> Any:
+    """The client of a cluster, if there is one."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        return distributed.get_client()
+    except ValueError:
+        return None
+
+
+def _broadcast(function: Any) -> Any:
+    client = _client()
+    if client is None:
+        return delayed(function, traverse=False)
+    return client.scatter(function, broadcast=True, hash=False)
+
+
+def _computed(task: Delayed) -> Any:
+    client = _client()
+    if client is None:
+        return task.compute()
+    future = client.compute(task)
+    if on_terminal():
+        from distributed import progress
+
+        with contextlib.redirect_stdout(sys.stderr):
+            progress(future, notebook=False)
+            print(file=sys.stderr)
+    return future.result()
+
+
+def _surely(action: Callable[[], T]) -> T:
+    """The outcome of an action that is repeated when a worker, and what it held, is lost."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return action()
+        except Exception as error:
+            if not _is_loss(error) or attempt == _ATTEMPTS - 1:
+                raise
+            time.sleep(0.5 * attempt)
+    raise AssertionError
+
+
+def _is_loss(error: Exception) -> bool:
+    from concurrent.futures import CancelledError
+
+    client = _client()
+    if client is None:
+        return False
+    from distributed import KilledWorker
+    from distributed.client import FutureCancelledError
+    from distributed.comm import CommClosedError
+
+    lost = (CancelledError, FutureCancelledError, KilledWorker, CommClosedError, TimeoutError)
+    return isinstance(error, lost) and client.status == "running"

@@ -1,0 +1,238 @@
+"""Past one machine: Dask arrays, workers that die, and the same bits all the same."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bitmix import BitMatrix, ClassicEM, TemplateMixture, TwoRoundEM
+from bitmix.datasets import make_templates, sample_mixture
+from bitmix.errors import InputError
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+da = pytest.importorskip("dask.array")
+zarr = pytest.importorskip("zarr")
+
+from bitmix.rows.cluster import ClusterRows  # noqa: E402 needs dask
+
+M, N = 12_000, 200
+
+
+@pytest.fixture(scope="module")
+def X():
+    truth = make_templates(3, N, separation=0.3, random_state=0)
+    return sample_mixture(truth, [0.5, 0.3, 0.2], 0.1, M, random_state=1)[0]
+
+
+@pytest.fixture(scope="module")
+def dense(X):
+    return X.to_dense()
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 10}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def same(a, b):
+    """To the last bit."""
+    return (
+        a.means_.tobytes() == b.means_.tobytes()
+        and a.weights_.tobytes() == b.weights_.tobytes()
+        and np.array_equal(a.noise_, b.noise_)
+        and [r.log_likelihood for r in a.history_] == [r.log_likelihood for r in b.history_]
+    )
+
+
+ESTIMATORS = [
+    TwoRoundEM(3, rounds=3, random_state=0),
+    ClassicEM(3, max_iter=5, random_state=3),
+    TemplateMixture(3, random_state=0),
+    TemplateMixture(3, noise_model="feature", round_one_rows=1000, random_state=0),
+]
+
+
+def fitted(model, X):
+    return type(model)(**model.get_params()).fit(X)
+
+
+@pytest.mark.parametrize("model", ESTIMATORS, ids=str)
+@pytest.mark.parametrize("chunks", [(M, N), (5000, 64), (777, N)], ids=str)
+def test_threads_of_dask_give_the_same_bits(X, dense, model, chunks):
+    assert same(fitted(model, X), fitted(model, da.from_array(dense, chunks=chunks)))
+
+
+@pytest.mark.parametrize("model", ESTIMATORS, ids=str)
+def test_two_workers_give_the_same_bits(client, X, dense, model):
+    lazy = da.from_array(dense, chunks=(1700, 150))
+    here, there = fitted(model, X), fitted(model, lazy)
+    assert same(here, there)
+    labels = there.predict(lazy)
+    assert isinstance(labels, da.Array)
+    assert labels.shape == (M,)
+    assert np.array_equal(labels.compute(), here.predict(X))
+    assert np.array_equal(there.predict_proba(lazy).compute(), here.predict_proba(X))
+    assert there.score(lazy) == pytest.approx(here.score(X), abs=1e-9)
+
+
+def test_chunks_of_unknown_size_are_counted(client, X, dense):
+    lazy = da.from_array(dense, chunks=(2500, N))
+    filtered = lazy[lazy.sum(axis=1) >= 0]
+    assert np.isnan(filtered.shape[0])
+    model = fitted(ESTIMATORS[0], filtered)
+    assert same(fitted(ESTIMATORS[0], X), model)
+    assert np.array_equal(model.predict(filtered).compute(), model.predict(X))
+
+
+def test_chunks_without_rows_are_no_harm(X, dense):
+    parts = [da.from_array(part, chunks=-1) for part in (dense[:0], dense[:50], dense[50:])]
+    assert same(fitted(ESTIMATORS[0], X), fitted(ESTIMATORS[0], da.concatenate(parts)))
+    lazy = da.from_array(dense, chunks=(4000, N))
+    some = lazy[lazy[:, 0] > 1]  # none at all
+    with pytest.raises(InputError, match="0 sample"):
+        fitted(ESTIMATORS[0], some)
+    with pytest.raises(InputError, match="0 sample"):
+        fitted(ESTIMATORS[0], lazy[:0])
+
+
+def test_nothing_is_computed_by_predict(tmp_path, X, dense):
+    model = fitted(ESTIMATORS[0], X)
+
+    def look(block):
+        (tmp_path / f"{time.monotonic_ns()}").touch()  # a worker may be another process
+        return block
+
+    lazy = da.from_array(dense, chunks=(3000, N)).map_blocks(look, dtype=np.uint8, meta=dense[:0])
+    labels = model.predict(lazy)
+    assert not list(tmp_path.iterdir())
+    assert np.array_equal(labels[:10].compute(), model.predict(X)[:10])
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_zarr_parquet_and_packed_files(client, tmp_path, X, dense):
+    want = fitted(ESTIMATORS[0], X)
+    array = zarr.create_array(
+        tmp_path / "x.zarr", shape=dense.shape, chunks=(1000, 100), dtype=dense.dtype
+    )
+    array[:] = dense
+    assert same(want, fitted(ESTIMATORS[0], da.from_zarr(str(tmp_path / "x.zarr"))))
+    X.save(tmp_path / "x.bits")
+    assert same(want, fitted(ESTIMATORS[0], ClusterRows.of_file(tmp_path / "x.bits")))
+    dd = pytest.importorskip("dask.dataframe")
+    table = pd.DataFrame(dense, columns=[f"c{i}" for i in range(N)])
+    table.to_parquet(tmp_path / "x.parquet", row_group_size=2000)
+    lazy = dd.read_parquet(tmp_path / "x.parquet")
+    model = fitted(ESTIMATORS[0], lazy)
+    assert same(want, model)
+    assert model.feature_names_in_.tolist() == list(table.columns)
+    assert np.array_equal(model.predict(lazy).compute(), want.predict(X))
+
+
+class Killing(ClusterRows):
+    """Rows that lose a worker soon after a given pass begins."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.passes, self.at, self.killed = 0, None, []
+
+    def map_reduce(self, function, **kwargs):
+        self.passes += 1
+        if self.passes != self.at:
+            return super().map_reduce(function, **kwargs)
+
+        def slow(words):
+            time.sleep(0.1)
+            return function(words)
+
+        pid = min(distributed.default_client().run(os.getpid).values())
+        killer = threading.Timer(0.3, lambda: self.killed.append(os.kill(pid, signal.SIGKILL)))
+        killer.start()
+        total = super().map_reduce(slow, **kwargs)
+        assert self.killed, "the pass was over before the kill"
+        return total
+
+
+@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.filterwarnings("ignore")
+def test_a_worker_killed_in_either_round_changes_nothing(client, tmp_path, monkeypatch, at):
+    """Round 1 is pass 1, round 2 is pass 2 of TwoRoundEM. Workers load from storage again."""
+    monkeypatch.setattr("bitmix.rows.cluster._BLOCK_BYTES", 1 << 19)
+    truth = make_templates(3, 512, separation=0.3, random_state=0)
+    X, _ = sample_mixture(truth, [0.5, 0.3, 0.2], 0.1, 150_000, random_state=1)
+    X.save(tmp_path / "x.bits")
+    want = TwoRoundEM(3, n_seeds=150, random_state=0).fit(X)
+    client.wait_for_workers(2, timeout=60)
+    rows = Killing.of_file(tmp_path / "x.bits")
+    rows.at = at
+    model = TwoRoundEM(3, n_seeds=150, random_state=0).fit(rows)
+    assert same(want, model)
+    assert len(rows.killed) == 1
+    client.wait_for_workers(2, timeout=60)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_lost_broadcast_repeats_the_pass(client, X, dense, monkeypatch):
+    from bitmix.rows import cluster
+
+    broadcast, lost = cluster._broadcast, []
+
+    def losing(function):
+        future = broadcast(function)
+        if not lost:
+            lost.append(future)
+            future.cancel(force=True)
+        return future
+
+    monkeypatch.setattr(cluster, "_broadcast", losing)
+    lazy = da.from_array(dense, chunks=(5000, N))
+    assert same(fitted(ESTIMATORS[0], X), fitted(ESTIMATORS[0], lazy))
+    assert len(lost) == 1
+
+
+def test_wrong_values_name_their_row(dense):
+    wrong = dense.copy()
+    wrong[9999, 7] = 5
+    lazy = da.from_array(wrong, chunks=(4000, N))
+    with pytest.raises(InputError, match="got 5 at row 9999, column 7"):
+        fitted(ESTIMATORS[0], lazy)
+    with pytest.raises(InputError, match=r"got 5 .* \(rows counted within block 2 of X\)"):
+        fitted(ESTIMATORS[0], lazy[lazy[:, 0] >= 0])
+    assert fitted(TwoRoundEM(3, binarize=0.5, n_seeds=30, random_state=0), lazy).n_features_in_ == N
+
+
+def test_what_a_cluster_cannot_do_is_said(dense):
+    lazy = da.from_array(dense, chunks=(4000, N))
+    with pytest.raises(InputError, match="mask and sample_weight need rows in memory"):
+        TemplateMixture(3).fit(lazy, sample_weight=np.ones(M))
+    with pytest.raises(InputError, match="rows and columns"):
+        TemplateMixture(3).fit(lazy[0])
+    model = fitted(ESTIMATORS[0], lazy)
+    with pytest.raises(InputError, match=f"expecting {N} features"):
+        model.predict(lazy[:, :50])
+
+
+def test_a_checkpoint_serves_a_cluster_too(tmp_path, X, dense):
+    lazy, path = da.from_array(dense, chunks=(4000, N)), tmp_path / "c"
+    model = TwoRoundEM(3, rounds=3, random_state=0).fit(lazy, checkpoint=path)
+    assert same(model, TwoRoundEM(3, rounds=3, random_state=0).fit(lazy, checkpoint=path))
+    assert same(model, fitted(ESTIMATORS[0], X))
+
+
+def test_a_file_changed_under_the_workers_is_noticed(tmp_path, X):
+    X.save(tmp_path / "x.bits")
+    rows = ClusterRows.of_file(tmp_path / "x.bits")
+    BitMatrix(X.words ^ np.uint64(1), N).save(tmp_path / "x.bits")
+    with pytest.raises(InputError, match="was changed while it was read"):
+        TwoRoundEM(3, random_state=0).fit(rows)
