@@ -11,7 +11,7 @@ from typing import NoReturn
 import numpy as np
 
 from bitmix.errors import InputError
-from bitmix.rows.files.lines import blocks
+from bitmix.rows.files.lines import blocks, split
 from bitmix.rows.files.table import Piece, Stream, Table, Wanted, packed_octets
 
 _DIGITS = frozenset(b"0123456789abcdefABCDEF")
@@ -19,10 +19,9 @@ _DIGITS = frozenset(b"0123456789abcdefABCDEF")
 
 def open_fps(path: Path, wanted: Wanted) -> Table:
     """A file of fingerprints; its header lines are what it says of itself."""
-    first = next((block for block, _ in blocks(path)), b"")
-    if not first:
+    header, rows = _header(path)
+    if not header and not rows:
         raise InputError(f"{path} is empty: fingerprints are needed")
-    header, rows = _split_header(first)
     about = _about(path, header)
     digits, tab, _ = rows[: rows.find(b"\n")].partition(b"\t")
     n_bits = _n_bits(path, about, len(digits))
@@ -48,11 +47,12 @@ class _Reader:
     def stream(self) -> Stream:
         line = 1
         for block, share in blocks(self.path):
-            if line == 1:
-                _, block = _split_header(block)
-                line += self.header_lines
-            if block:
-                piece = self._piece(block[:-1].split(b"\n"), line)
+            rows = block
+            if line <= self.header_lines:
+                header, rows = _split_header(block)
+                line += len(header)
+            if rows:
+                piece = self._piece(split(rows), line)
                 line += len(piece.words)
                 yield piece, share
 
@@ -106,6 +106,17 @@ class _Reader:
             except UnicodeDecodeError:
                 raise InputError(f"{where}: the id is not UTF-8 text") from None
         raise AssertionError("only called for lines that are wrong")
+
+
+def _header(path: Path) -> tuple[list[bytes], bytes]:
+    """The header lines, and some rows after them if there are any."""
+    header, rows = [], b""
+    for block, _ in blocks(path):
+        more, rows = _split_header(block)
+        header += more
+        if rows:
+            break
+    return header, rows
 
 
 def _split_header(block: bytes) -> tuple[list[bytes], bytes]:

@@ -49,10 +49,19 @@ def _read(path: Path, file: IO[bytes]) -> bytes:
 
 def _cut(data: bytes) -> tuple[bytes, bytes]:
     """Whole lines, and what is left; empty lines at the end wait for what follows them."""
-    text = data[: data.rfind(b"\n") + 1].rstrip(_ENDS)
-    end = data.find(b"\n", len(text)) + 1 if text else 0
+    end = data.rfind(b"\n") + 1
+    if data.startswith((b"\n", b"\r\n")) or data.endswith((b"\n\n", b"\n\r\n"), 0, end):
+        text = data[:end].rstrip(_ENDS)
+        end = data.find(b"\n", len(text)) + 1 if text else 0
     return _plain_ends(data[:end]), data[end:]
 
 
 def _plain_ends(lines: bytes) -> bytes:
     return lines.replace(b"\r\n", b"\n") if b"\r" in lines else lines
+
+
+def split(block: bytes) -> list[bytes]:
+    """Its lines."""
+    lines = block.split(b"\n")
+    lines.pop()
+    return lines

@@ -15,7 +15,7 @@ from bitmix.kernels.bits import WORD, Words, words_for
 from bitmix.progress import meter
 from bitmix.rows.packed import BitMatrix
 
-BLOCK_CELLS = 1 << 22
+BLOCK_CELLS = 1 << 20
 _SHOWN = 1 << 24  # bytes of a file that is worth a progress bar
 _NO_FEATURES = frozenset({"id", "label", "class", "target", "y", "index", "name"})
 _INDEX_OF_PANDAS = ("", "__index_level_0__")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bitmix.errors import InputError
 from bitmix.kernels.bits import Words, pack
-from bitmix.rows.files.lines import blocks
+from bitmix.rows.files.lines import blocks, split
 from bitmix.rows.files.table import Picked, Piece, Stream, Table, Wanted
 
 _BOM = b"\xef\xbb\xbf"
@@ -25,6 +25,8 @@ def open_text(path: Path, wanted: Wanted) -> Table:
     if not first:
         raise InputError(f"{path} is empty: rows of 0 and 1 are needed")
     cells = _cells(path, separator, _decoded(path, first[: first.index(b"\n")], 1), 1)
+    if not cells:
+        raise InputError(f"{path} must not start with an empty line")
     if all(_bit(cell) is not None for cell in cells):
         wanted.check_nameless(path, len(cells))
         picked, names = Picked(list(range(len(cells))), None, None), None
@@ -72,7 +74,7 @@ class _Reader:
         if self._around == (0, 0):
             words = self._regular(block)
             return None if words is None else Piece(words)
-        cells = self._split(block[:-1].split(b"\n"))
+        cells = self._split(split(block))
         if cells is None:
             return None
         features, others = cells
@@ -119,7 +121,18 @@ class _Reader:
         return first, self.n_cells - first - len(features)
 
     def _regular(self, block: bytes) -> Words | None:
-        """Lines that are features and nothing else, all of one character."""
+        """Lines that are features and nothing else: digits, or numbers or words of pandas."""
+        words = self._digits(block)
+        if words is None and b".0" in block:
+            separator = self.separator.encode()
+            plain = block.replace(b".0" + separator, separator).replace(b".0\n", b"\n")
+            words = self._digits(plain)
+        elif words is None and b"e" in block:
+            words = self._digits(block.replace(b"False", b"0").replace(b"True", b"1"))
+        return words
+
+    def _digits(self, block: bytes) -> Words | None:
+        """Lines of features of one character each."""
         zeros, fixed = self._pattern
         if len(block) % len(zeros):
             return None
