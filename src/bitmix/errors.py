@@ -35,3 +35,7 @@ class DuplicateTemplatesWarning(BitmixWarning):
 
 class FewSurvivorsWarning(BitmixWarning):
     """Fewer than k templates outlived the pruning of step 5."""
+
+
+class ColumnWarning(BitmixWarning):
+    """A column that looks like an id or a label is read as a feature."""

@@ -6,6 +6,7 @@ import typer
 
 from bitmix.cli.bench import bench
 from bitmix.cli.certify import certify
+from bitmix.cli.convert import convert
 from bitmix.cli.demo import demo
 from bitmix.cli.fit import fit
 from bitmix.cli.plan import plan
@@ -19,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for _command in (demo, fit, certify, plan, sketch, reproduce, bench):
+for _command in (demo, fit, certify, plan, convert, sketch, reproduce, bench):
     app.command()(_command)
 
 

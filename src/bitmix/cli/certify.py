@@ -10,7 +10,7 @@ from bitmix.cli.output import Json, print_json
 
 def certify(
     model: Annotated[Path, typer.Argument(help="A model written by model.save.")],
-    data: Annotated[Path, typer.Argument(help="Its rows: .bits, .npy, .npz (sparse), .csv, .tsv.")],
+    data: Annotated[Path, typer.Argument(help="Its rows, in any file that bitmix fit reads.")],
     alpha: Annotated[
         float, typer.Option(help="Largest probability of a wrong certificate, in (0, 1).")
     ] = 0.05,
@@ -23,10 +23,10 @@ def certify(
     """
     from bitmix.certify import certify_fit
     from bitmix.models import load_model
-    from bitmix.rows.files import read_table
+    from bitmix.rows.files import open_table
 
     fitted = load_model(model)
-    rows, _ = read_table(data, getattr(fitted, "feature_names_in_", None))
+    rows = open_table(data, columns=getattr(fitted, "feature_names_in_", None)).read()
     certificate = certify_fit(rows, fitted.templates_, alpha)
     if as_json:
         print_json(certificate.to_dict())

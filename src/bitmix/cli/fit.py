@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bitmix.cli.output import Force, Json, print_json, writable
+from bitmix.cli.output import Force, IdColumn, Json, LabelColumn, print_json, writable
 from bitmix.cli.sketch import CellSize, Orientations, Skip, Threshold, sketches, skipped
 
 MOST_COMPONENTS = 20
@@ -28,7 +28,8 @@ class NoiseModel(StrEnum):
 
 def fit(
     data: Annotated[
-        Path, typer.Argument(help="A folder of images, or .bits, .npy, .npz, .csv, .tsv.")
+        Path,
+        typer.Argument(help="Images in a folder, or .csv .tsv .parquet .arrow .fps .npy .zarr …"),
     ],
     k: Annotated[str, typer.Option("-k", help="How many templates, or auto.")],
     method: Annotated[Method, typer.Option(help="Which estimator.")] = Method.template,
@@ -44,6 +45,8 @@ def fit(
     orientations: Orientations = 16,
     threshold: Threshold = None,
     skip_errors: Skip = False,
+    id_column: IdColumn = None,
+    label_column: LabelColumn = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -55,18 +58,24 @@ def fit(
     for path, endings in ((output, ()), (sheet, (".png", ".svg"))):
         if path is not None:
             writable(path, force, *endings)
-    if data.is_dir():
+    import numpy as np
+
+    from bitmix.rows.files import ending, open_table
+
+    if data.is_dir() and ending(data) is None:
+        if id_column is not None or label_column is not None:
+            raise ValueError("images have no columns: leave out --id-column and --label-column")
         folder, transformer, rows = sketches(data, cell_size, orientations, threshold, skip_errors)
         images = [folder[i] for i in transformer.kept_]
         truth = folder.labels and [folder.labels[i] for i in transformer.kept_]
-        names = None
+        names, classes = None, "sub-folders"
     else:
         if sheet is not None:
             raise ValueError("--sheet draws clusters of images: give a folder of images")
-        from bitmix.rows.files import read_table
-
-        rows, names = read_table(data)
-        truth, transformer, images = None, None, []
+        table = open_table(data, id_column=id_column, label_column=label_column)
+        rows, _, truth = table.read_all()
+        names = None if table.names is None else np.array(table.names, dtype=object)
+        classes, transformer, images = f"column {label_column!r}", None, []
     if wanted is None:
         wanted = _chosen(rows, str(noise_model), starts, seed)
     model = _estimator(method, wanted, str(noise_model), rounds, starts, seed).fit(rows)
@@ -85,7 +94,7 @@ def fit(
     if as_json:
         print_json(answer)
     else:
-        _show(answer, output, sheet, data if transformer is None else None)
+        _show(answer, output, sheet, data if transformer is None else None, classes)
         if transformer is not None and transformer.skipped_:
             typer.echo(skipped(transformer).strip())
 
@@ -151,7 +160,7 @@ def _answer(model: Any, rows: Any, labels: Any, truth: list[str] | None) -> dict
 
 
 def _show(
-    answer: dict[str, Any], output: Path | None, sheet: Path | None, data: Path | None
+    answer: dict[str, Any], output: Path | None, sheet: Path | None, data: Path | None, classes: str
 ) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -173,7 +182,7 @@ def _show(
         console.print(f"reached by {answer['n_agreeing']} of {answer['n_starts']} starts{seen}")
     if "purity" in answer:
         console.print(
-            f"purity {answer['purity']:.4f}, entropy {answer['entropy']:.4f} against sub-folders"
+            f"purity {answer['purity']:.4f}, entropy {answer['entropy']:.4f} against {classes}"
         )
     for path, what in ((output, "model"), (sheet, "sheet")):
         if path is not None:

@@ -8,6 +8,12 @@ from typing import Annotated, Any
 import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+IdColumn = Annotated[
+    str | None, typer.Option(help="Column of a table that names the rows: no feature.")
+]
+LabelColumn = Annotated[
+    str | None, typer.Option(help="Column of a table that tells their classes: no feature.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it is there.")]
 
 

@@ -1,0 +1,169 @@
+"""Parquet and Arrow tables: a column a bit, or one column of packed bytes, read by batches."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bitmix.errors import FileFormatError, InputError
+from bitmix.rows.files import table
+from bitmix.rows.files.table import Picked, Piece, Stream, Table, Wanted, library, packed_octets
+
+Batches = Callable[[Sequence[str], int], Iterator[Any]]
+"""Record batches of the columns with these names, of about so many rows."""
+
+
+def open_parquet(path: Path, wanted: Wanted) -> Table:
+    """A Parquet file."""
+    parquet = library("pyarrow.parquet", "files", path)
+
+    def opened() -> Any:
+        return parquet.ParquetFile(path, buffer_size=1 << 14)
+
+    def batches(columns: Sequence[str], rows: int) -> Iterator[Any]:
+        with _errors_named(path), opened() as file:
+            yield from file.iter_batches(batch_size=rows, columns=list(columns))
+
+    with _errors_named(path), opened() as file:
+        schema, n_rows = file.schema_arrow, file.metadata.num_rows
+    return _table(path, wanted, schema, batches, n_rows)
+
+
+def open_arrow(path: Path, wanted: Wanted) -> Table:
+    """An Arrow file (Feather 2 is one) or stream."""
+    arrow = library("pyarrow", "files", path)
+    ipc = library("pyarrow.ipc", "files", path)
+
+    def opened(fields: list[int] | None = None) -> Any:
+        options = ipc.IpcReadOptions(included_fields=fields)
+        try:
+            return ipc.open_file(arrow.memory_map(str(path)), options=options)
+        except arrow.ArrowInvalid:
+            return ipc.open_stream(arrow.memory_map(str(path)), options=options)
+
+    def batches(columns: Sequence[str], rows: int) -> Iterator[Any]:
+        with _errors_named(path):
+            reader = opened([schema.names.index(name) for name in columns])
+            for batch in _batches_of(reader):
+                for start in range(0, batch.num_rows, rows):
+                    yield batch.slice(start, rows)
+
+    with _errors_named(path):
+        schema = opened().schema
+    return _table(path, wanted, schema, batches, None)
+
+
+def _batches_of(reader: Any) -> Iterator[Any]:
+    if not hasattr(reader, "get_batch"):
+        return iter(reader)
+    return (reader.get_batch(i) for i in range(reader.num_record_batches))
+
+
+@contextmanager
+def _errors_named(path: Path) -> Iterator[None]:
+    """What pyarrow raises for a damaged file is a ValueError or an OSError without its name."""
+    try:
+        yield
+    except (InputError, FileFormatError, FileNotFoundError, PermissionError):
+        raise
+    except (ValueError, OSError) as error:
+        raise FileFormatError(
+            f"{path} is not what its ending says, or is cut short or damaged: {error}"
+        ) from None
+
+
+def _table(path: Path, wanted: Wanted, schema: Any, batches: Batches, n_rows: int | None) -> Table:
+    types = library("pyarrow", "files", path).types
+    picked = wanted.pick(path, schema.names)
+    packed = [i for i in picked.features if types.is_fixed_size_binary(schema.field(i).type)]
+    if packed and picked.features != packed[:1]:
+        raise InputError(
+            f"{path} has packed bytes in column {schema.names[packed[0]]!r}, which must be the "
+            "only feature: say --id-column or --label-column for the others, or drop them"
+        )
+    for i in () if packed else picked.features:
+        kind = schema.field(i).type
+        if not (types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind)):
+            name = schema.names[i]
+            raise InputError(
+                f"{path} must hold 0 and 1, but column {name!r} holds {kind}: "
+                f"say --id-column {name} or --label-column {name} if it is no feature"
+            )
+    names = tuple(schema.names[i] for i in picked.features)
+    n_columns = 8 * schema.field(packed[0]).type.byte_width if packed else len(names)
+    reader = _Reader(path, schema.names, picked, bool(packed), n_columns, n_rows, batches)
+    return Table(
+        path=path,
+        n_columns=n_columns,
+        size=path.stat().st_size,
+        stream=reader.stream,
+        names=None if packed else names,
+        n_rows=n_rows,
+        has_ids=picked.id is not None,
+        has_labels=picked.label is not None,
+    )
+
+
+@dataclass(frozen=True)
+class _Reader:
+    path: Path
+    names: Sequence[str]
+    picked: Picked
+    packed: bool
+    n_columns: int
+    n_rows: int | None
+    batches: Batches
+
+    def stream(self) -> Stream:
+        row = 0
+        features = [self.names[i] for i in self.picked.features]
+        apart = [None if i is None else self.names[i] for i in (self.picked.id, self.picked.label)]
+        columns = [*features, *(name for name in dict.fromkeys(apart) if name is not None)]
+        for batch in self.batches(columns, max(1, table.BLOCK_CELLS // self.n_columns)):
+            if batch.num_rows == 0:
+                continue
+            octets = self._packed(batch, row) if self.packed else self._bits(batch, features, row)
+            ids, labels = (None if name is None else _texts(batch.column(name)) for name in apart)
+            row += batch.num_rows
+            yield Piece(packed_octets(octets), ids, labels), row / (self.n_rows or row)
+
+    def _bits(self, batch: Any, features: Sequence[str], row: int) -> Any:
+        cells = np.empty((len(features), batch.num_rows), dtype=np.bool_)
+        for bits, name in zip(cells, features, strict=True):
+            column = batch.column(name)
+            self._check_filled(column, name, row)
+            values = column.to_numpy(zero_copy_only=False)
+            np.equal(values, 1, out=bits)
+            wrong = ~bits & (values != 0)
+            if wrong.any():
+                i = int(wrong.argmax())
+                raise InputError(
+                    f"{self.path} must hold 0 and 1, but row {row + i:,} (counted from 0) has "
+                    f"{values[i]} in column {name!r}: say --id-column {name} or --label-column "
+                    f"{name} if it is no feature"
+                )
+        return np.packbits(cells, axis=0, bitorder="little").T
+
+    def _packed(self, batch: Any, row: int) -> Any:
+        name = self.names[self.picked.features[0]]
+        column = batch.column(name)
+        self._check_filled(column, name, row)
+        octets = np.frombuffer(column.buffers()[1], dtype=np.uint8)
+        width = self.n_columns // 8
+        start = column.offset * width
+        return octets[start : start + len(column) * width].reshape(-1, width)
+
+    def _check_filled(self, column: Any, name: str, row: int) -> None:
+        if column.null_count:
+            i = column.is_null().to_numpy(zero_copy_only=False).argmax()
+            raise InputError(
+                f"{self.path} must hold 0 and 1, but row {row + i:,} (counted from 0) has no value "
+                f"in column {name!r}: fill or drop missing cells first"
+            )
+
+
+def _texts(column: Any) -> list[str]:
+    return ["" if value is None else str(value) for value in column.to_pylist()]
