@@ -40,6 +40,9 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
     seed_: int
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
+    id_column_: str | None = None
+    """The column of a file that names its rows, where the fit was told."""
+    label_column_: str | None = None
 
     _fitted_numbers: tuple[str, ...] = ("noise_", "seed_", "n_features_in_")
 
@@ -135,6 +138,8 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
             "fitted": {name: getattr(self, name) for name in self._fitted_numbers},
             "feature_names": [str(name) for name in getattr(self, "feature_names_in_", ())],
             "history": [entry.to_dict() for entry in self.history_],
+            "id_column": self.id_column_,
+            "label_column": self.label_column_,
         }
         modelfile.write(path, header, arrays)
 
@@ -171,6 +176,11 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 raise InputError(f"feature_names must be {n} names")
             model.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
         model.history_ = tuple(Round.from_dict(entry) for entry in header["history"])
+        for name in ("id_column", "label_column"):
+            value = header.get(name)
+            if value is not None and not isinstance(value, str):
+                raise InputError(f"{name} must be a name, got {value!r}")
+            setattr(model, f"{name}_", value)
         return model
 
     @abstractmethod

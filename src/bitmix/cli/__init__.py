@@ -9,7 +9,9 @@ from bitmix.cli.certify import certify
 from bitmix.cli.convert import convert
 from bitmix.cli.demo import demo
 from bitmix.cli.fit import fit
+from bitmix.cli.inspect import inspect
 from bitmix.cli.plan import plan
+from bitmix.cli.predict import predict
 from bitmix.cli.reproduce import reproduce
 from bitmix.cli.sketch import sketch
 
@@ -20,7 +22,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for _command in (demo, fit, certify, plan, convert, sketch, reproduce, bench):
+for _command in (
+    demo,
+    fit,
+    predict,
+    inspect,
+    certify,
+    convert,
+    sketch,
+    plan,
+    reproduce,
+    bench,
+):
     app.command()(_command)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from bitmix.cli.data import table_for
 from bitmix.cli.output import Json, print_json
 
 
@@ -23,10 +24,9 @@ def certify(
     """
     from bitmix.certify import certify_fit
     from bitmix.models import load_model
-    from bitmix.rows.files import open_table
 
     fitted = load_model(model)
-    rows = open_table(data, columns=getattr(fitted, "feature_names_in_", None)).read()
+    rows = table_for(fitted, data, None).read()
     certificate = certify_fit(rows, fitted.templates_, alpha)
     if as_json:
         print_json(certificate.to_dict())

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bitmix.cli.output import Force, IdColumn, Json, LabelColumn, print_json, writable
+from bitmix.cli.output import Force, IdColumn, Json, LabelColumn, Quiet, print_json, writable
 
 
 def convert(
@@ -19,7 +19,7 @@ def convert(
     id_column: IdColumn = None,
     label_column: LabelColumn = None,
     force: Force = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing if all is well.")] = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Pack a table of 0 and 1 into bits, a block at a time: fits read it from disk.

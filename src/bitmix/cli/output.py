@@ -14,6 +14,7 @@ IdColumn = Annotated[
 LabelColumn = Annotated[
     str | None, typer.Option(help="Column of a table that tells their classes: no feature.")
 ]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing if all is well.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output if it is there.")]
 
 

@@ -148,8 +148,8 @@ def _of_block(words: Words, *, scores: Scores, n_columns: int) -> Statistics:
     kernels = backend(words)
     shares, tops, logs = kernels.posteriors(scores(words), scores.bits, fixed.tables())
     sums = kernels.column_sums(words, shares, n_columns)
-    likelihood = _likelihood(tops, logs, scores.bits)
-    return Statistics(len(words), shares.sum(axis=0), sums, likelihood)
+    units = likelihood(tops, logs, scores.bits)
+    return Statistics(len(words), shares.sum(axis=0), sums, units)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,13 +209,14 @@ def _of_layout(words: Words, *, scores: Scores, n_columns: int, layout: Layout) 
         n_rows=int(counts.sum()),
         mass=shares.sum(axis=0),
         sums=np.ascontiguousarray(sums[:, :n_columns]),
-        likelihood_units=_likelihood(tops, logs, scores.bits, counts),
+        likelihood_units=likelihood(tops, logs, scores.bits, counts),
         weight_one=layout.weight_one or 1,
         known=np.ascontiguousarray(sums[:, half : half + n_columns]) if layout.missing else None,
     )
 
 
-def _likelihood(tops: Ints, logs: Ints, bits: int, counts: Ints | int = 1) -> int:
+def likelihood(tops: Ints, logs: Ints, bits: int, counts: Ints | int = 1) -> int:
+    """Σ_x ln Σ_i w_i f_i(x) in units of 2^-42 nats, from what `posteriors` gives."""
     best = fixed.total(tops, counts) << (fixed.LIKELIHOOD_BITS - bits)
     return best + (fixed.total(logs, counts) << (fixed.LIKELIHOOD_BITS - fixed.LOG_BITS))
 

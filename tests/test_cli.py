@@ -1,0 +1,162 @@
+"""The commands on files: fit, predict, inspect, certify."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bitmix import BitMatrix, TemplateMixture
+from bitmix.datasets import make_templates, sample_mixture
+from bitmix.models import load_model
+
+
+def bitmix(*arguments, **kwargs):
+    return subprocess.run(
+        [sys.executable, "-m", "bitmix", *map(str, arguments)],
+        capture_output=True, text=True, check=False, **kwargs,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A planted table with ids and labels, and a model of it."""
+    here = tmp_path_factory.mktemp("tables")
+    truth = make_templates(3, 300, separation=0.4, random_state=0)
+    X, labels = sample_mixture(truth, [0.5, 0.3, 0.2], 0.05, 600, random_state=0)
+    table = pd.DataFrame(X.to_dense(), columns=[f"gene {i}" for i in range(300)])
+    table.insert(0, "who", [f"Ann, {i}" for i in range(600)])
+    table["kind"] = [f"class {label}" for label in labels]
+    table.to_csv(here / "rows.csv", index=False)
+    table.to_parquet(here / "rows.parquet", row_group_size=100)
+    table.drop(columns=["who", "kind"]).iloc[:, ::-1].to_csv(here / "turned.csv", index=False)
+    X.save(here / "rows.bits")
+    columns = ("--id-column", "who", "--label-column", "kind")
+    done = bitmix("fit", here / "rows.csv", "-k", "3", *columns, "-o", here / "my.model")
+    assert done.returncode == 0, done.stderr
+    (here / "told.txt").write_text(done.stdout)
+    return here
+
+
+def test_fit_tells_all_that_matters(folder):
+    told = " ".join((folder / "told.txt").read_text().split())
+    for text in (
+        "600 rows, 300 columns, density 0.48", "3 templates", "noise 0.05", "bits set",
+        "purity 1.0000", "against column 'kind'", "certificate: issued at α = 0.05",
+        "model in", "next: bitmix predict",
+    ):  # fmt: skip
+        assert text in told
+
+
+def test_a_model_keeps_the_names_of_columns(folder):
+    model = load_model(folder / "my.model")
+    assert (model.id_column_, model.label_column_) == ("who", "kind")
+    assert model.feature_names_in_.tolist() == [f"gene {i}" for i in range(300)]
+    told = bitmix("inspect", folder / "my.model").stdout
+    for text in ("TemplateMixture, 300 columns", "id column: who", "gene 0", "noise_model=shared"):
+        assert text in told
+    answer = json.loads(bitmix("inspect", folder / "my.model", "--json").stdout)
+    assert answer["weights"] == model.weights_.tolist()
+    assert answer["templates"] == model.templates_.tolist()
+    assert answer["noise"] == model.noise_
+
+
+@pytest.mark.parametrize("data", ["rows.csv", "rows.parquet", "rows.bits", "turned.csv"])
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".parquet", ".npy"])
+def test_predict_streams_labels(folder, tmp_path, data, ending):
+    model, rows = load_model(folder / "my.model"), BitMatrix.open(folder / "rows.bits")
+    target = tmp_path / f"labels{ending}"
+    done = bitmix("predict", folder / "my.model", folder / data, "-o", target)
+    assert done.returncode == 0, done.stderr
+    assert "600 rows into" in done.stdout
+    want = model.predict(rows)
+    if ending == ".npy":
+        assert np.array_equal(np.load(target), want)
+        return
+    read = pd.read_parquet if ending == ".parquet" else pd.read_csv
+    got = read(target, **({"sep": "\t"} if ending == ".tsv" else {}))
+    assert np.array_equal(got["label"], want)
+    assert np.allclose(got["probability"], model.predict_proba(rows).max(axis=1), rtol=1e-5)
+    if data in ("rows.csv", "rows.parquet"):
+        assert got["who"].tolist() == [f"Ann, {i}" for i in range(600)]
+    else:
+        assert got["row"].tolist() == list(range(600))
+
+
+def test_predict_in_a_pipe_and_by_default(folder, tmp_path):
+    printed = bitmix("predict", folder / "my.model", folder / "rows.csv", "-o", "-").stdout
+    lines = printed.splitlines()
+    assert lines[:2] == ["who,label,probability", '"Ann, 0",0,1']
+    assert len(lines) == 601
+    done = bitmix("predict", folder / "my.model", folder / "rows.bits", "--json", cwd=tmp_path)
+    answer = json.loads(done.stdout)
+    assert answer["output"] == "rows.labels.csv"
+    assert sum(answer["members"]) == answer["rows"] == 600
+    again = bitmix("predict", folder / "my.model", folder / "rows.bits", cwd=tmp_path)
+    assert again.returncode == 2
+    assert "--force" in again.stderr
+    quiet = ("predict", folder / "my.model", folder / "rows.bits", "--force", "--quiet")
+    assert bitmix(*quiet, cwd=tmp_path).stdout == ""
+
+
+def test_predict_refuses_what_does_not_fit(folder, tmp_path):
+    short = pd.read_csv(folder / "rows.csv").drop(columns="gene 7")
+    short.to_csv(tmp_path / "short.csv", index=False)
+    for arguments, text in [
+        ((folder / "my.model", tmp_path / "short.csv"), "no column 'gene 7'"),
+        ((folder / "my.model", folder / "rows.csv", "-o", "labels.txt"), "must end in .csv"),
+        ((folder / "rows.csv", folder / "rows.csv"), "not a bitmix model"),
+        ((folder / "my.model", folder / "none.csv"), "there is no file"),
+    ]:
+        done = bitmix("predict", *arguments, cwd=tmp_path)
+        assert done.returncode == 2
+        assert text in done.stderr
+        assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["short.csv"]
+
+
+def test_a_row_that_is_wrong_leaves_no_labels(folder, tmp_path):
+    lines = (folder / "rows.csv").read_text().splitlines()
+    lines[400] = lines[400].replace(",1,", ",x,", 1)
+    (tmp_path / "bad.csv").write_text("\n".join(lines))
+    done = bitmix("predict", folder / "my.model", tmp_path / "bad.csv", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "line 401" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.csv"]
+
+
+@pytest.mark.parametrize("data", ["rows.bits", "rows.parquet"])
+def test_fit_on_a_cluster_is_the_fit_here(folder, tmp_path, data):
+    columns = ("--id-column", "who", "--label-column", "kind") if data != "rows.bits" else ()
+    models = []
+    for number, options in enumerate([(), ("--cluster", "local")]):
+        models.append(tmp_path / f"{number}.model")
+        arguments = ("fit", folder / data, "-k", "3", "-o", models[-1], *columns, *options)
+        done = bitmix(*arguments)
+        assert done.returncode == 0, done.stderr
+    here, there = map(TemplateMixture.load, models)
+    assert here.means_.tobytes() == there.means_.tobytes()
+
+
+@pytest.mark.parametrize(("options", "text"), [
+    (("rows.csv", "--cluster", "local"), "workers read .bits, .zarr and .parquet"),
+    (("rows.bits", "--cluster", "here"), "must be local or an address"),
+    (("rows.bits", "--checkpoint", "my.model"), "not a bitmix checkpoint"),
+    (("rows.bits", "--sheet", "x.png"), "give a folder of images"),
+])  # fmt: skip
+def test_wrong_use_of_fit_ends_with_code_2(folder, options, text):
+    done = bitmix("fit", *options, "-k", "3", cwd=folder)
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_fit_goes_on_from_a_checkpoint(folder, tmp_path):
+    arguments = ("fit", folder / "rows.bits", "-k", "3", "--checkpoint", tmp_path / "c", "--json")
+    first, second = bitmix(*arguments), bitmix(*arguments)
+    assert json.loads(first.stdout) == json.loads(second.stdout)
+    other = bitmix("fit", folder / "rows.bits", "-k", "4", "--checkpoint", tmp_path / "c")
+    assert other.returncode == 2
+    assert "checkpoint of another fit: its n_components was '3', now '4'" in other.stderr
