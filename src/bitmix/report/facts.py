@@ -34,9 +34,11 @@ FLAG = 1e-4
 """A column is flagged below this, after correction for the number of columns."""
 MOST_GROUPS = 100
 MOST_FEATURES = 8
-MOST_PAIRS = 40
+MOST_PAIRS = 20
 MOST_OUTLIERS = 12
 MOST_COLUMNS = 25
+FEW_COLUMNS = 5
+"""Listed where none is flagged."""
 MOST_CLASSES = 12
 MOST_LETTERS = 80
 BINS = 30
@@ -443,7 +445,8 @@ def noise_of(tally: Tally, templates: NDArray[np.uint8], noise: Floats, names: N
     shares = flips / np.maximum(cells, 1)
     rates = seen / each
     spread = np.sqrt(np.maximum(mean * (1 - mean / each), 1e-9))
-    worst = _largest((seen - mean) / spread, MOST_COLUMNS)
+    flagged = int((more < FLAG).sum())
+    worst = _largest((seen - mean) / spread, min(max(flagged, FEW_COLUMNS), MOST_COLUMNS))
     top = max(float(np.quantile(rates, 0.999)), 2 * float(mean.sum() / max(1, known.sum())), 1e-6)
     bins = np.minimum((rates * (BINS / top)).astype(np.int64), BINS - 1)
     total = max(1, int(known.sum()))
@@ -463,7 +466,7 @@ def noise_of(tally: Tally, templates: NDArray[np.uint8], noise: Floats, names: N
             for s in worst
             if known[s]
         ),
-        flagged=int((more < FLAG).sum()),
+        flagged=flagged,
         calmer=int((less < FLAG).sum()),
         counts=tuple(np.bincount(bins, minlength=BINS).tolist()),
         top=top,
@@ -476,11 +479,11 @@ def classes_of(labels: Sequence[Any] | None, found: Ints, k: int) -> Classes | N
         return None
     words = [text(label) for label in labels]
     common = [name for name, _ in Counter(sorted(words)).most_common()]
-    kept = common if len(common) <= MOST_CLASSES else common[: MOST_CLASSES - 1]
+    kept = sorted(common if len(common) <= MOST_CLASSES else common[: MOST_CLASSES - 1])
     names = (*kept, *(["all others"] if len(kept) < len(common) else []))
     place = {name: i for i, name in enumerate(kept)}
     counts = np.zeros((k, len(names)), dtype=np.int64)
-    columns = [place.get(word, len(kept)) for word in words]
+    columns = np.array([place.get(word, len(kept)) for word in words])
     np.add.at(counts, (found, columns), 1)
     purity = conditional_purity(words, found)
     return Classes(names, tuple(map(tuple, counts.tolist())), float(purity))

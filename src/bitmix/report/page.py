@@ -30,6 +30,12 @@ CRITERIA = {
     "aic": "AIC",
     "stability": "disagreement of two halves",
 }
+SHORTFALLS = {
+    "noise": "the noise could not be bounded",
+    "partition": "the groups are too close to prove them apart",
+    "templates": "not every bit is settled by its votes",
+    "distinct rows": "too many rows are copies of each other",
+}
 
 
 def render(
@@ -141,11 +147,10 @@ def chance(p: float) -> str:
         return "1"
     if p < 1e-300:
         return "under 10⁻³⁰⁰"
-    return (
-        f"{p:.2g}"
-        if p >= 1e-4
-        else f"10⁻{str(-math.floor(math.log10(p))).translate(_SUPERSCRIPTS)}"
-    )
+    if p >= 1e-3:
+        return f"{p:.2g}"
+    digit, exponent = f"{p:.0e}".split("e-")
+    return f"{digit} × 10⁻{_raised(int(exponent))}"
 
 
 def plural(number: int, word: str) -> str:
@@ -153,7 +158,11 @@ def plural(number: int, word: str) -> str:
 
 
 def _power(exponent: int) -> str:
-    return f"10{str(exponent).translate(_SUPERSCRIPTS)}"
+    return f"10{_raised(exponent)}"
+
+
+def _raised(exponent: int) -> str:
+    return str(exponent).translate(_SUPERSCRIPTS)
 
 
 # Words about the fit
@@ -175,13 +184,12 @@ def _certain(facts: Facts) -> Line:
         return Line(
             "yes",
             "Certified: the chance that this certificate is issued and a template is wrong "
-            f"is at most {percent(certificate.alpha)}.",
+            f"is at most {100 * certificate.alpha:g}%.",
         )
-    failed = [part.name for part in certificate.parts if not part.holds]
+    failed = [SHORTFALLS.get(part.name, part.name) for part in certificate.parts if not part.holds]
     return Line(
         "no",
-        f"Not certified: {' and '.join(failed)} fell short. "
-        "That does not mean that the templates are wrong.",
+        f"Not certified: {', and '.join(failed)}. That does not mean that the templates are wrong.",
     )
 
 
@@ -192,10 +200,8 @@ def starts(model: FittedTemplates) -> Line:
         if made == 1:
             return Line("so", "There was one start only, so nothing to agree with.")
         if agreed == 1:
-            words = (
-                f"The best of {made} starts stands alone. Another seed may find other templates."
-            )
-            return Line("no", words)
+            words = f"No other of {made} starts ended with exactly these templates."
+            return Line("so", f"{words} Another seed may find slightly different ones.")
         words = f"{agreed} of {made} starts ended with these very templates."
         return Line("yes" if 2 * agreed >= made else "so", words)
     made = int(model.get_params().get("n_init", 1))
@@ -315,7 +321,7 @@ def _margins_chart(facts: Facts) -> Drawing:
         + ("or more" if i == len(found.counts) - 1 else f"up to {edges[i + 1]}")
         for i, rows in enumerate(found.counts)
     ]
-    stride = svg.nice_step(found.top, 4)
+    stride = max(1, round(svg.nice_step(found.top, 5)))
     ticks = [Tick(d / found.top, _odds_at(d)) for d in range(0, int(found.top) + 1, stride)]
     return svg.histogram(
         found.counts, tips, ticks,
@@ -341,7 +347,11 @@ def _noise_chart(facts: Facts) -> Drawing:
         + ("of rows or more" if i == len(noise.counts) - 1 else f"to {100 * step * (i + 1):.3g}%")
         for i, columns in enumerate(noise.counts)
     ]
-    ticks = [Tick(i / 4, f"{100 * noise.top * i / 4:.3g}%") for i in range(5)]
+    stride = svg.nice_step(noise.top, 5)
+    ticks = [
+        Tick(i * stride / noise.top, f"{100 * i * stride:.3g}%")
+        for i in range(math.floor(noise.top / stride) + 1)
+    ]
     return svg.histogram(
         noise.counts, tips, ticks,
         f"Histogram of columns by the share of rows that differ from their template there. "
@@ -358,9 +368,8 @@ def _distances_chart(facts: Facts) -> Drawing:
         [f"groups {i} and {j} differ in {count(values[i][j])} columns" for j in range(k)]
         for i in range(k)
     ]
-    return Drawing(
-        svg.matrix(values, tips, "For each two groups, in how many columns their templates differ")
-    )
+    words = "For each two groups, in how many columns their templates differ"
+    return svg.matrix(values, tips, words)
 
 
 def _selection_chart(selection: Selection) -> Drawing:

@@ -119,7 +119,7 @@ def png(levels: NDArray[np.uint8], bits: int) -> bytes:
     height, width = levels.shape
     if bits == 4:
         even = np.pad(levels, ((0, 0), (0, width % 2)))
-        lines = even[:, 0::2] << 4 | even[:, 1::2]
+        lines = (even[:, 0::2] << 4 | even[:, 1::2]).astype(np.uint8)
     else:
         lines = np.packbits(levels, axis=1)
     scan = np.pad(lines, ((0, 0), (1, 0))).tobytes()  # filter 0 before every line
@@ -161,7 +161,9 @@ def _strokes(n: int, pictures: int, geometry: Geometry) -> Painter:
             moves = np.stack([x0, y0, x1 - x0, y1 - y0], axis=1).tolist()
             path = "".join(f"M{x} {y}l{dx} {dy}" for x, y, dx, dy in moves)
             if path:
-                parts.append(f'<path d="{path}" stroke-opacity="{number(tone / len(_LEVELS))}"/>')
+                parts.append(
+                    f'<path d="{path}" stroke-opacity="{number(0.1 + 0.9 * tone / len(_LEVELS))}"/>'
+                )
         body = f'<g class="strokes" stroke="currentColor">{"".join(parts)}</g>'
         return Picture(width, height, Drawing(body))
 

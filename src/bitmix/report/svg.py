@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 420, 190
-_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 10, 14, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 20, 14, 40
 
 
 class Drawing(str):
@@ -31,13 +31,15 @@ class Tick:
 
 
 def figure(
-    body: str, describes: str, width: float = WIDTH, height: float = HEIGHT, *, kind: str = "chart"
-) -> Drawing:
-    """A drawing with the words that stand for it where it cannot be seen."""
+    body: str, describes: str, width: float = WIDTH, height: float = HEIGHT,
+    *, kind: str = "chart", fixed: bool = False,
+) -> Drawing:  # fmt: skip
+    """A drawing with the words that stand for it where it cannot be seen; `fixed` in its size."""
     focus = ' tabindex="0"' if "<title>" in body else ""
+    size = f' width="{number(width)}" height="{number(height)}"' if fixed else ""
     return Drawing(
         f'<svg class="{kind}" viewBox="0 0 {number(width)} {number(height)}" role="img"'
-        f' aria-label="{html.escape(describes)}"{focus}>{body}</svg>'
+        f' aria-label="{html.escape(describes)}"{focus}{size}>{body}</svg>'
     )
 
 
@@ -99,6 +101,11 @@ def curve(
         if i % every == 0
     ]
     parts = [_frame(ticks, across, up)]
+    for y, value in ((0.94, low), (0.06, high)):
+        parts.append(
+            f'<text class="tick" x="{_LEFT - 5}" y="{number(_TOP + tall * y)}" dy="4"'
+            f' text-anchor="end">{short(value)}</text>'
+        )
     parts.append(f'<path class="line" d="M{"L".join(f"{x:.1f} {y:.1f}" for x, y in at)}"/>')
     for k, (x, y), tip in zip(xs, at, tips, strict=True):
         ring = f'<circle class="ring" cx="{x:.1f}" cy="{y:.1f}" r="8"/>' if k == chosen else ""
@@ -109,8 +116,13 @@ def curve(
     return figure("".join(parts), describes)
 
 
-def matrix(values: Sequence[Sequence[int]], tips: Sequence[Sequence[str]], describes: str) -> str:
-    """A square table of counts as shades; the numbers are written in where there is room."""
+def matrix(
+    values: Sequence[Sequence[int]], tips: Sequence[Sequence[str]], describes: str
+) -> Drawing:
+    """A square table of counts as shades; the numbers are written in where there is room.
+
+    The darkest shade is light enough to read text on, in either theme.
+    """
     k = len(values)
     cell = 40 if k <= 8 else 30 if k <= 14 else 18
     most, edge, written = max(1, *(max(row) for row in values)), 26, cell >= 30
@@ -125,20 +137,19 @@ def matrix(values: Sequence[Sequence[int]], tips: Sequence[Sequence[str]], descr
             if i == j:
                 continue
             x, y, share = edge + cell * j, edge + cell * i, values[i][j] / most
-            tone = "low" if share < 0.55 else "high"
             parts.append(
                 f'<g class="mark"><title>{html.escape(tips[i][j])}</title>'
                 f'<rect class="ink" x="{x + 1}" y="{y + 1}" width="{cell - 2}"'
-                f' height="{cell - 2}" rx="2" fill-opacity="{number(0.06 + 0.94 * share)}"/>'
+                f' height="{cell - 2}" rx="2" fill-opacity="{number(0.04 + 0.4 * share)}"/>'
             )
             if written:
                 parts.append(
-                    f'<text class="in {tone}" x="{x + cell / 2}" y="{middle + 4}"'
+                    f'<text class="in" x="{x + cell / 2}" y="{middle + 4}"'
                     f' text-anchor="middle">{short(values[i][j])}</text>'
                 )
             parts.append("</g>")
     side = edge + cell * k + 4
-    return figure("".join(parts), describes, side, side, kind=f"matrix {'wide' if k > 10 else ''}")
+    return figure("".join(parts), describes, side, side, kind="matrix", fixed=True)
 
 
 def number(value: float) -> str:
@@ -146,11 +157,14 @@ def number(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") or "0"
 
 
-def short(count: int) -> str:
-    """A count of at most four characters."""
-    if count < 1000:
-        return str(count)
-    return f"{count / 1000:.1f}k" if count < 9950 else f"{count / 1000:.0f}k"
+def short(value: float) -> str:
+    """A number of about four characters."""
+    if abs(value) < 1000:
+        return f"{value:.3g}"
+    for size, letter in ((1e3, "k"), (1e6, "M"), (1e9, "G")):
+        if abs(value) < 999.5 * size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.0e}"
 
 
 def _frame(ticks: Sequence[Tick], across: str, up: str) -> str:
@@ -174,7 +188,7 @@ def _frame(ticks: Sequence[Tick], across: str, up: str) -> str:
 def _grid(top: int) -> str:
     """Two or three lines across at round counts."""
     high, floor = HEIGHT - _TOP - _BOTTOM, HEIGHT - _BOTTOM
-    step = nice_step(top, 3)
+    step = max(1, round(nice_step(top, 3)))
     parts = []
     for count in range(step, top + 1, step):
         y = number(floor - high * count / top)
@@ -186,8 +200,8 @@ def _grid(top: int) -> str:
     return "".join(parts)
 
 
-def nice_step(top: float, parts: int) -> int:
-    """The round whole number that divides 0 … top into about so many parts."""
-    raw = max(top / parts, 1.0)
-    size = 10 ** math.floor(math.log10(raw))
-    return int(next(size * f for f in (1, 2, 5, 10) if size * f >= raw * 0.999))
+def nice_step(top: float, parts: int) -> float:
+    """The round number that divides 0 … top into about so many parts."""
+    raw = top / parts
+    size = 10.0 ** math.floor(math.log10(raw))
+    return next(size * f for f in (1, 2, 5, 10) if size * f >= raw * 0.999)
