@@ -7,6 +7,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -25,17 +26,19 @@ class Browser:
     def __init__(self, profile: Path) -> None:
         to_child, self._out = os.pipe()
         self._in, from_child = os.pipe()
-        # the child listens on descriptor 3 and answers on 4
         ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (to_child, from_child)]
-
-        def arrange() -> None:
-            os.dup2(ends[0], 3)
-            os.dup2(ends[1], 4)
-
+        # the browser listens on descriptor 3 and answers on 4
+        arrange = (
+            f"import os, sys; os.dup2({ends[0]}, 3); os.dup2({ends[1]}, 4);"
+            "os.execv(sys.argv[1], sys.argv[1:])"
+        )
         self._process = subprocess.Popen(
-            [CHROMIUM, *_OPTIONS, f"--user-data-dir={profile}", "about:blank"],
+            [
+                sys.executable, "-I", "-S", "-c", arrange,
+                CHROMIUM, *_OPTIONS, f"--user-data-dir={profile}", "about:blank",
+            ],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            preexec_fn=arrange, pass_fds=(3, 4),
+            pass_fds=ends,
         )  # fmt: skip
         for end in (to_child, from_child, *ends):
             os.close(end)
@@ -115,8 +118,10 @@ class Page:
         return self._browser.call(method, self._session, **params)
 
     def run(self, script):
-        """The value of an expression of JavaScript."""
-        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        """The value of an expression of JavaScript; of a promise, what it comes to."""
+        answer = self.call(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in answer:
             raise RuntimeError(answer["exceptionDetails"]["exception"]["description"])
         return answer["result"].get("value")
@@ -124,8 +129,9 @@ class Page:
     def point_at(self, selector):
         """Move the mouse to the middle of an element, scrolled into view."""
         x, y = self.run(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
+            f"(async () => {{ const e = document.querySelector({json.dumps(selector)});"
             "e.scrollIntoView({block: 'center', behavior: 'instant'});"
+            "for (const _ of [1, 2]) await new Promise(requestAnimationFrame);"
             "const r = e.getBoundingClientRect();"
             "return [r.left + r.width / 2, r.top + r.height / 2]; })()"
         )

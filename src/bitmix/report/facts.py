@@ -318,6 +318,7 @@ def groups_of(
     clear = np.bincount(found, weights=margins >= CLEAR, minlength=k)
     expected = _expected(tally.cells, noise).sum(axis=1)
     each = np.maximum(cells, 1)
+    everywhere = tally.ones.sum(axis=0), tally.cells.sum(axis=0)
     return tuple(
         Group(
             index=i,
@@ -327,7 +328,7 @@ def groups_of(
             clear=float(clear[i]) / max(1, int(tally.sizes[i])),
             flips=float(flips[i] / each[i]),
             expected=float(expected[i] / each[i]),
-            features=_telling(tally, i, names) if i < MOST_GROUPS else (),
+            features=_telling(tally, i, everywhere, names) if i < MOST_GROUPS else (),
         )
         for i in range(k)
     )
@@ -338,7 +339,9 @@ def _expected(cells: Ints, noise: Floats) -> Floats:
     return cells * noise
 
 
-def _telling(tally: Tally, i: int, names: Names) -> tuple[Feature, ...]:
+def _telling(
+    tally: Tally, i: int, everywhere: tuple[Ints, Ints], names: Names
+) -> tuple[Feature, ...]:
     """The columns whose share of ones differs most between group i and all other rows.
 
     With one group only, its commonest columns.
@@ -347,8 +350,8 @@ def _telling(tally: Tally, i: int, names: Names) -> tuple[Feature, ...]:
     if not cells.any():
         return ()
     here = ones / np.maximum(cells, 1)
-    rest = tally.cells.sum(axis=0) - cells
-    there = (tally.ones.sum(axis=0) - ones) / np.maximum(rest, 1)
+    rest = everywhere[1] - cells
+    there = (everywhere[0] - ones) / np.maximum(rest, 1)
     chosen = _largest(np.abs(here - there) if rest.any() else here, MOST_FEATURES)
     return tuple(Feature(s, names(s), float(here[s]), float(there[s])) for s in chosen)
 

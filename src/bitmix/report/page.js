@@ -40,8 +40,8 @@
 
   // Details of a mark: beside the pointer, or by arrow keys once its drawing has the focus.
   const tip = document.getElementById("tip");
-  let shown = null;
-  const hide = () => { shown?.classList.remove("active"); shown = null; tip.hidden = true; };
+  let shown = null, byKey = false;
+  const hide = () => { shown?.classList.remove("active"); shown = null; byKey = false; tip.hidden = true; };
   const show = (mark, x, y) => {
     if (shown !== mark) { hide(); tip.textContent = mark.dataset.tip; }
     shown = mark;
@@ -51,6 +51,11 @@
     tip.style.left = `${Math.max(8, Math.min(x - wide / 2, room))}px`;
     tip.style.top = `${y - tip.offsetHeight - 12 < 8 ? y + 18 : y - tip.offsetHeight - 12}px`;
   };
+  const centre = (mark) => {
+    const at = mark.getBoundingClientRect();
+    show(mark, at.left + at.width / 2, at.top);
+    byKey = true;
+  };
   for (const svg of document.querySelectorAll("svg[tabindex]")) {
     const marks = [...svg.querySelectorAll(".mark")];
     for (const mark of marks) {
@@ -58,10 +63,6 @@
       mark.dataset.tip = title.textContent;
       title.remove(); // or the browser would show a second one
     }
-    const centre = (mark) => {
-      const at = mark.getBoundingClientRect();
-      show(mark, at.left + at.width / 2, at.top);
-    };
     svg.addEventListener("pointermove", (event) => {
       const mark = event.target.closest(".mark");
       if (mark) show(mark, event.clientX, event.clientY); else hide();
@@ -78,7 +79,7 @@
       centre(marks[(at + step + marks.length) % marks.length]);
     });
   }
-  addEventListener("scroll", hide, { passive: true });
+  addEventListener("scroll", () => { if (byKey) centre(shown); else hide(); }, { passive: true });
 
   // Paper cannot be unfolded.
   addEventListener("beforeprint", () => {

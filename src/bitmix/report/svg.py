@@ -145,7 +145,7 @@ def matrix(
             if written:
                 parts.append(
                     f'<text class="in" x="{x + cell / 2}" y="{middle + 4}"'
-                    f' text-anchor="middle">{short(values[i][j])}</text>'
+                    f' text-anchor="middle">{short(values[i][j], 2)}</text>'
                 )
             parts.append("</g>")
     side = edge + cell * k + 4
@@ -157,14 +157,15 @@ def number(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") or "0"
 
 
-def short(value: float) -> str:
-    """A number of about four characters."""
+def short(value: float, digits: int = 3) -> str:
+    """A number in so many digits."""
     if abs(value) < 1000:
-        return f"{value:.3g}"
-    for size, letter in ((1e3, "k"), (1e6, "M"), (1e9, "G")):
-        if abs(value) < 999.5 * size:
-            return f"{value / size:.3g}{letter}"
-    return f"{value:.0e}"
+        return f"{value:.{digits + 1}g}" if value != int(value) else f"{value:.0f}"
+    size, letter = next(
+        (pair for pair in ((1e3, "k"), (1e6, "M")) if abs(value) < 999.5 * pair[0]), (1e9, "G")
+    )
+    scaled = value / size
+    return f"{scaled:.{max(0, digits - len(str(int(abs(scaled)))))}f}{letter}"
 
 
 def _frame(ticks: Sequence[Tick], across: str, up: str) -> str:
