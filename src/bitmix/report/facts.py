@@ -480,7 +480,8 @@ def classes_of(labels: Sequence[Any] | None, found: Ints, k: int) -> Classes | N
     """How the labels fall into the groups; rare ones are put together."""
     if labels is None:
         return None
-    words = [text(label) for label in labels]
+    shown = {word: text(word) for word in set(map(str, labels))}
+    words = [shown[str(label)] for label in labels]
     common = [name for name, _ in Counter(sorted(words)).most_common()]
     kept = sorted(common if len(common) <= MOST_CLASSES else common[: MOST_CLASSES - 1])
     names = (*kept, *(["all others"] if len(kept) < len(common) else []))

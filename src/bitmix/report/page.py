@@ -22,6 +22,8 @@ MOST_IN_MATRIX = 30
 MOST_IN_STRIP = 12
 MOST_PICTURE_BITS = 16_000_000
 """Of all pictures together; with more columns than that allows, fewer groups are drawn."""
+MOST_TENS = 30
+"""Odds beyond this power of ten are not told apart in words."""
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 CRITERIA = {
     "mdl": "nats to write the rows down",
@@ -138,7 +140,8 @@ def odds(margin: float) -> str:
         return f"{math.exp(margin):.2g} to 1"
     if margin < math.log(1e6):
         return f"{float(f'{math.exp(margin):.2g}'):,.0f} to 1"
-    return f"{_power(round(margin / math.log(10)))} to 1"
+    tens = round(margin / math.log(10))
+    return f"{_power(tens)} to 1" if tens <= MOST_TENS else f"over {_power(MOST_TENS)} to 1"
 
 
 def chance(p: float) -> str:
