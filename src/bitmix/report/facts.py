@@ -316,7 +316,7 @@ def groups_of(
     T, k = model.templates_, len(model.templates_)
     flips, cells = tally.flips(T).sum(axis=1), tally.cells.sum(axis=1)
     clear = np.bincount(found, weights=margins >= CLEAR, minlength=k)
-    expected = _expected(tally.cells, noise).sum(axis=1)
+    expected = (tally.cells * noise).sum(axis=1)
     each = np.maximum(cells, 1)
     everywhere = tally.ones.sum(axis=0), tally.cells.sum(axis=0)
     return tuple(
@@ -332,11 +332,6 @@ def groups_of(
         )
         for i in range(k)
     )
-
-
-def _expected(cells: Ints, noise: Floats) -> Floats:
-    """Flips by the model, shape (k, n)."""
-    return cells * noise
 
 
 def _telling(
@@ -439,8 +434,7 @@ def noise_of(tally: Tally, templates: NDArray[np.uint8], noise: Floats, names: N
     binomial of the same mean (Hoeffding 1956), so the test only errs towards silence.
     """
     flips, cells = tally.flips(templates), tally.cells
-    expected = _expected(cells, noise)
-    known, seen, mean = cells.sum(axis=0), flips.sum(axis=0), expected.sum(axis=0)
+    known, seen, mean = cells.sum(axis=0), flips.sum(axis=0), (cells * noise).sum(axis=0)
     n, each = len(known), np.maximum(known, 1)
     more = stats.binom.sf(seen - 1, known, mean / each)
     less = stats.binom.cdf(seen, known, mean / each)

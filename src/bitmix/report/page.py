@@ -296,8 +296,7 @@ def _pictures(facts: Facts, geometry: Any) -> Pictures:
         return Pictures()
     n, odd = facts.columns, len(facts.outliers)
     drawn = min(facts.k, MOST_GROUPS, max(4, MOST_PICTURE_BITS // n))
-    name_of = "column {}".format if not facts.named else "bit {}".format
-    paint = painter(n, drawn + odd, geometry, name_of)
+    paint = painter(n, drawn + odd, geometry)
     groups = tuple(paint(facts.shares[i], True) for i in range(drawn))
     if drawn < min(facts.k, MOST_GROUPS):
         return Pictures(groups)

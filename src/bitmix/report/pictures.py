@@ -5,7 +5,6 @@ Ink is `currentColor`, so that both themes have their own.
 """
 
 import base64
-import html
 import itertools
 import math
 import struct
@@ -47,7 +46,7 @@ Painter = Callable[[Floats, bool], Picture]
 """Shares of ones (n,), and whether each cell shall say its own: the picture."""
 
 
-def painter(n: int, pictures: int, geometry: Any, name_of: Callable[[int], str]) -> Painter:
+def painter(n: int, pictures: int, geometry: Any) -> Painter:
     """How rows of n bits are drawn, for about so many pictures."""
     if isinstance(geometry, tuple | list):
         rows, columns = (checks.whole(side, "geometry", least=1) for side in _pair(geometry))
@@ -59,7 +58,7 @@ def painter(n: int, pictures: int, geometry: Any, name_of: Callable[[int], str])
     else:
         shape = near_square(min(n, MOST_PIXELS))
     if n * pictures <= MOST_CELLS:
-        return lambda shares, told: _cells(shares, shape, name_of if told else None)
+        return lambda shares, told: _cells(shares, shape, told)
     bits = 4 if min(n, MOST_PIXELS) * pictures <= MOST_SHADED else 1
     numbers = itertools.count()
     return lambda shares, told: _pixels(shares, shape, bits, f"mask-{next(numbers)}")
@@ -81,16 +80,16 @@ def _pair(geometry: Any) -> Any:
     return geometry
 
 
-def _cells(shares: Floats, shape: tuple[int, int], name_of: Callable[[int], str] | None) -> Picture:
+def _cells(shares: Floats, shape: tuple[int, int], told: bool) -> Picture:
     parts = []
     for s, share in enumerate(shares.tolist()):
         y, x = divmod(s, shape[1])
         at = f'x="{x}" y="{y}" width="1" height="1" fill-opacity="{number(share)}"'
-        if name_of is None:
-            parts.append(f"<rect {at}/>" if share >= 0.005 else "")
-        else:
-            tip = html.escape(f"{name_of(s)}: 1 in {share:.0%} of its rows")
+        if told:
+            tip = f"column {s}: 1 in {share:.0%} of its rows"
             parts.append(f'<rect class="mark" {at}><title>{tip}</title></rect>')
+        elif share >= 0.005:
+            parts.append(f"<rect {at}/>")
     body = f'<g fill="currentColor" shape-rendering="crispEdges">{"".join(parts)}</g>'
     return Picture(shape[1], shape[0], Drawing(body))
 
