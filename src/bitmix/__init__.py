@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bitmix import features as features
     from bitmix import metrics as metrics
     from bitmix import plots as plots
+    from bitmix import report as report
     from bitmix import theory as theory
     from bitmix.certify import certify_fit as certify_fit
     from bitmix.estimators import ClassicEM as ClassicEM
@@ -32,7 +33,7 @@ _HOME = {
     "TemplateMixture": "bitmix.template_mixture",
     "TwoRoundEM": "bitmix.estimators",
 }
-_MODULES = ("datasets", "errors", "features", "metrics", "plots", "theory")
+_MODULES = ("datasets", "errors", "features", "metrics", "plots", "report", "theory")
 
 __all__ = [
     "BitMatrix",
@@ -46,6 +47,7 @@ __all__ = [
     "features",
     "metrics",
     "plots",
+    "report",
     "select_components",
     "theory",
 ]
