@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from bitmix import BitMatrix, TemplateMixture
 from bitmix.errors import ColumnWarning, FileFormatError, InputError
 from bitmix.rows import bitfile
-from bitmix.rows.files import FORMATS, ending, lines, open_table, table
+from bitmix.rows.files import FORMATS, ending, lines, open_stream, open_table, table
 
 M, N = 53, 70
 
@@ -647,6 +647,37 @@ def test_convert_names_its_output_and_spares_what_is_there(bits, tmp_path):
     assert "is the table itself" in itself.stderr
     assert out.read_bytes() == first
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "fps"])
+def test_convert_reads_standard_input(kind, bits, tmp_path):
+    if kind == "fps":
+        write_fps(tmp_path / "rows.fps", bits)
+    else:
+        write_text(tmp_path / f"rows.{kind}", "," if kind == "csv" else "\t", bits)
+    arguments = ("convert", "-", "--format", kind, "-o", tmp_path / "out.bits", "--json")
+    with (tmp_path / f"rows.{kind}").open() as file:
+        result = command(*arguments, stdin=file)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["megabytes_per_second"] is None
+    rows = BitMatrix.open(tmp_path / "out.bits")
+    assert rows == BitMatrix.from_dense(bits)
+    assert rows.feature_names == (None if kind == "fps" else names_of(bits))
+    empty = command(*arguments, "--force", stdin=subprocess.DEVNULL)
+    assert empty.returncode == 2
+    assert "standard input is empty" in empty.stderr
+    nowhere = command("convert", "-")
+    assert nowhere.returncode == 2
+    assert "give -o" in nowhere.stderr
+
+
+def test_a_pipe_is_read_once_in_blocks(bits, any_blocks, tmp_path):
+    write_fps(tmp_path / "rows.fps", bits)
+    with (tmp_path / "rows.fps").open("rb") as file:
+        found = open_stream(file, "fps")
+        assert found.read() == BitMatrix.from_dense(bits)
+        with pytest.raises(InputError, match="standard input can be read only once"):
+            found.read()
 
 
 def test_convert_tells_of_a_disguised_label(bits, tmp_path):
