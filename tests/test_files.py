@@ -1,5 +1,6 @@
 """Files to bits: every format gives the same rows, and says where it is wrong."""
 
+import csv
 import gzip
 import json
 import resource
@@ -25,7 +26,7 @@ from hypothesis import strategies as st
 from bitmix import BitMatrix, TemplateMixture
 from bitmix.errors import ColumnWarning, FileFormatError, InputError
 from bitmix.rows import bitfile
-from bitmix.rows.files import FORMATS, ending, lines, open_stream, open_table, table
+from bitmix.rows.files import FORMATS, ending, lines, open_stream, open_table, table, text
 
 M, N = 53, 70
 
@@ -181,20 +182,24 @@ def test_every_format_gives_the_same_bits(name, bits, any_blocks, tmp_path):
 @given(
     m=st.integers(1, 9), n=st.integers(1, 130), seed=st.integers(0, 99), block=st.integers(1, 400),
     ids=st.sampled_from(["", "first", "middle", "last", "both"]), crlf=st.booleans(),
-    last=st.booleans(), quote=st.booleans(),
+    last=st.booleans(), quote=st.booleans(), always=st.booleans(),
 )  # fmt: skip
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_text_of_any_shape(tmp_path_factory, m, n, seed, block, ids, crlf, last, quote):
+def test_text_of_any_shape(tmp_path_factory, m, n, seed, block, ids, crlf, last, quote, always):
     path = tmp_path_factory.mktemp("text") / "rows.csv"
     bits = np.random.default_rng(seed).integers(2, size=(m, n))
     words = [f"röw {i}" + (', "x"' if quote and i % 2 else "") for i in range(m)]
-    text = frame(bits).astype(str)
+    content = frame(bits)
     kinds = [str(i % 3) for i in range(m)]
     if ids:
-        text.insert({"last": n, "middle": n // 2}.get(ids, 0), "who", words)
+        content.insert({"last": n, "middle": n // 2}.get(ids, 0), "who", words)
     if ids == "both":
-        text["what"] = kinds
-    data = text.to_csv(index=False, lineterminator="\r\n" if crlf else "\n").encode()
+        content["what"] = kinds
+    data = content.to_csv(
+        index=False,
+        lineterminator="\r\n" if crlf else "\n",
+        quoting=csv.QUOTE_NONNUMERIC if always else csv.QUOTE_MINIMAL,
+    ).encode()
     path.write_bytes(data if last else data.rstrip())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "BLOCK_BYTES", block)
@@ -221,6 +226,35 @@ def test_fingerprints_of_any_length(tmp_path_factory, m, n, seed, block):
         rows, ids, _ = open_table(path).read_all()
     assert rows == BitMatrix.from_dense(bits)
     assert ids == [f"mölecule {i}" for i in range(m)]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "cells", "end"),
+    [
+        ("", "", "01", "\n"),
+        ("", "", "01", "\r\n"),
+        ("", "", ["0.0", "1.0"], "\n"),
+        ("", "", ["False", "True"], "\n"),
+        ("näme", "", "01", "\n"),
+        ("", "kind", "01", "\r\n"),
+        ("näme", "kind", ["0.0", "1.0"], "\n"),
+        ('"a name"', '"kind"', "01", "\n"),
+    ],
+)
+def test_common_tables_take_the_quick_way(first, last, cells, end, bits, tmp_path, monkeypatch):
+    monkeypatch.delattr(text._Reader, "_careful")
+    around = [[word] * bool(word) for word in (first, last)]
+    rows = [["who"] * bool(first) + list(names_of(bits)) + ["what"] * bool(last)]
+    rows += [around[0] + [cells[bit] for bit in row] + around[1] for row in bits]
+    path = tmp_path / "rows.csv"
+    path.write_bytes("".join(",".join(row) + end for row in rows).encode())
+    found = open_table(
+        path, id_column="who" if first else None, label_column="what" if last else None
+    )
+    rows, ids, labels = found.read_all()
+    assert rows == BitMatrix.from_dense(bits)
+    assert ids == ([first.strip('"')] * M if first else None)
+    assert labels == ([last.strip('"')] * M if last else None)
 
 
 def test_bit_order_of_fingerprints(tmp_path):
@@ -595,6 +629,26 @@ def test_memory_is_bounded_by_a_block(kind, tmp_path):
     tracemalloc.stop()
     assert rows == (70_000 if kind == "fps" else 36_000)
     assert peak < 16e6
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_memory_of_arrow_is_bounded_by_a_block(kind, tmp_path):
+    """36 MB in one row group or record batch."""
+    path = tmp_path / f"rows.{kind}"
+    bits = np.random.default_rng(0).integers(2, size=(100, 360_000), dtype=np.uint8)
+    content = pa.table({f"bit {i}": column for i, column in enumerate(bits)})
+    if kind == "parquet":
+        pyarrow.parquet.write_table(content, path)
+    else:
+        with pa.ipc.new_file(path, content.schema) as writer:
+            writer.write_table(content)
+    before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        assert sum(len(piece.words) for piece in open_table(path).pieces()) == 360_000
+    finally:
+        pa.set_memory_pool(before)
+    assert pool.max_memory() < 24e6
 
 
 def command(*arguments, **more):

@@ -75,15 +75,18 @@ class _Reader:
 
     def _quick(self, block: bytes) -> Piece | None:
         """Lines whose features are all of one character; None where anything else is met."""
-        if b'"' in block:
-            return None
+        quoted = b'"' in block
         if self._around == (0, 0):
             words = self._regular(block)
             return None if words is None else Piece(words)
+        if quoted and self._around is None:
+            return None
         cells = self._split(split(block))
         if cells is None:
             return None
         features, others = cells
+        if quoted and not all(map(_unquote, others)):
+            return None
         words = self._regular(b"\n".join(features) + b"\n")
         try:
             ids, labels = (
@@ -231,6 +234,16 @@ def _decoded(path: Path, block: bytes, line: int) -> str:
 
 def _all_decoded(cells: list[bytes]) -> list[str]:
     return [cell.strip() for cell in b"\n".join(cells).decode().split("\n")]
+
+
+def _unquote(cells: list[bytes]) -> bool:
+    """Take the quotes from around cells; False where there are others."""
+    for i, cell in enumerate(cells):
+        if b'"' in cell:
+            if not (cell[:1] == cell[-1:] == b'"' and cell.count(b'"') == 2):
+                return False
+            cells[i] = cell[1:-1]
+    return True
 
 
 def _check_separator(path: Path, separator: str, cells: list[str]) -> None:
