@@ -22,11 +22,11 @@ def open_parquet(path: Path, wanted: Wanted) -> Table:
     parquet = library("pyarrow.parquet", "files", path)
 
     def opened() -> Any:
-        return parquet.ParquetFile(path, buffer_size=1 << 14)
+        return parquet.ParquetFile(path, memory_map=True)  # else a row group is loaded whole
 
     def batches(columns: Sequence[str], rows: int) -> Iterator[Any]:
         with _errors_named(path), opened() as file:
-            yield from file.iter_batches(batch_size=rows, columns=list(columns))
+            yield from file.iter_batches(rows, columns=list(columns), use_threads=False)
 
     with _errors_named(path), opened() as file:
         schema, n_rows = file.schema_arrow, file.metadata.num_rows
