@@ -257,6 +257,47 @@ def test_common_tables_take_the_quick_way(first, last, cells, end, bits, tmp_pat
     assert labels == ([last.strip('"')] * M if last else None)
 
 
+def outcome(path, **apart):
+    """What a file gives: rows, ids and labels, or the error."""
+    try:
+        rows, ids, labels = open_table(path, **apart).read_all()
+    except InputError as error:
+        return str(error)
+    return rows.to_dense().tolist(), ids, labels
+
+
+@given(
+    n=st.integers(1, 4), m=st.integers(1, 5), seed=st.integers(0, 99),
+    layout=st.sampled_from(["", "first", "last", "both", "middle"]),
+    changes=st.lists(
+        st.tuples(st.integers(0, 200), st.sampled_from([*'01,"x .\t\n\r', ".0", "True", ""])),
+        max_size=3,
+    ),
+)  # fmt: skip
+@settings(max_examples=400, deadline=None)
+def test_the_quick_way_agrees_with_the_careful_one(tmp_path_factory, n, m, seed, layout, changes):
+    """Whatever is written over the cells of a table: the same rows or the same error."""
+    path = tmp_path_factory.mktemp("both") / "rows.csv"
+    content = frame(np.random.default_rng(seed).integers(2, size=(m, n)))
+    if layout in ("first", "both"):
+        content.insert(0, "who", "a")
+    if layout == "middle":
+        content.insert(n // 2, "who", "a")
+    if layout in ("last", "both"):
+        content["what"] = "b"
+    header, *rows = content.to_csv(index=False).splitlines(keepends=True)
+    cells = list("".join(rows))
+    for place, letters in changes:
+        cells[place % len(cells)] = letters
+    path.write_bytes((header + "".join(cells)).encode())
+    apart = {"id_column": "who"} if "who" in content else {}
+    apart |= {"label_column": "what"} if "what" in content else {}
+    quick = outcome(path, **apart)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text._Reader, "_quick", lambda self, block: None)
+        assert outcome(path, **apart) == quick
+
+
 def test_bit_order_of_fingerprints(tmp_path):
     path = tmp_path / "one.fps"
     path.write_text("#FPS1\n#num_bits=10\n#software=a\n#source=x\n#source=y\n0102\tA\textra\n")

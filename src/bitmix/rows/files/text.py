@@ -75,6 +75,8 @@ class _Reader:
 
     def _quick(self, block: bytes) -> Piece | None:
         """Lines whose features are all of one character; None where anything else is met."""
+        if b"\r" in block:  # within a line: those that end one are gone
+            return None
         quoted = b'"' in block
         if self._around == (0, 0):
             words = self._regular(block)
