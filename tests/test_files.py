@@ -1,5 +1,6 @@
 """Files to bits: every format gives the same rows, and says where it is wrong."""
 
+import csv
 import gzip
 import json
 import resource
@@ -25,7 +26,7 @@ from hypothesis import strategies as st
 from bitmix import BitMatrix, TemplateMixture
 from bitmix.errors import ColumnWarning, FileFormatError, InputError
 from bitmix.rows import bitfile
-from bitmix.rows.files import FORMATS, ending, lines, open_table, table
+from bitmix.rows.files import FORMATS, ending, lines, open_stream, open_table, table, text
 
 M, N = 53, 70
 
@@ -181,20 +182,24 @@ def test_every_format_gives_the_same_bits(name, bits, any_blocks, tmp_path):
 @given(
     m=st.integers(1, 9), n=st.integers(1, 130), seed=st.integers(0, 99), block=st.integers(1, 400),
     ids=st.sampled_from(["", "first", "middle", "last", "both"]), crlf=st.booleans(),
-    last=st.booleans(), quote=st.booleans(),
+    last=st.booleans(), quote=st.booleans(), always=st.booleans(),
 )  # fmt: skip
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_text_of_any_shape(tmp_path_factory, m, n, seed, block, ids, crlf, last, quote):
+def test_text_of_any_shape(tmp_path_factory, m, n, seed, block, ids, crlf, last, quote, always):
     path = tmp_path_factory.mktemp("text") / "rows.csv"
     bits = np.random.default_rng(seed).integers(2, size=(m, n))
     words = [f"röw {i}" + (', "x"' if quote and i % 2 else "") for i in range(m)]
-    text = frame(bits).astype(str)
+    content = frame(bits)
     kinds = [str(i % 3) for i in range(m)]
     if ids:
-        text.insert({"last": n, "middle": n // 2}.get(ids, 0), "who", words)
+        content.insert({"last": n, "middle": n // 2}.get(ids, 0), "who", words)
     if ids == "both":
-        text["what"] = kinds
-    data = text.to_csv(index=False, lineterminator="\r\n" if crlf else "\n").encode()
+        content["what"] = kinds
+    data = content.to_csv(
+        index=False,
+        lineterminator="\r\n" if crlf else "\n",
+        quoting=csv.QUOTE_NONNUMERIC if always else csv.QUOTE_MINIMAL,
+    ).encode()
     path.write_bytes(data if last else data.rstrip())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "BLOCK_BYTES", block)
@@ -221,6 +226,76 @@ def test_fingerprints_of_any_length(tmp_path_factory, m, n, seed, block):
         rows, ids, _ = open_table(path).read_all()
     assert rows == BitMatrix.from_dense(bits)
     assert ids == [f"mölecule {i}" for i in range(m)]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "cells", "end"),
+    [
+        ("", "", "01", "\n"),
+        ("", "", "01", "\r\n"),
+        ("", "", ["0.0", "1.0"], "\n"),
+        ("", "", ["False", "True"], "\n"),
+        ("näme", "", "01", "\n"),
+        ("", "kind", "01", "\r\n"),
+        ("näme", "kind", ["0.0", "1.0"], "\n"),
+        ('"a name"', '"kind"', "01", "\n"),
+    ],
+)
+def test_common_tables_take_the_quick_way(first, last, cells, end, bits, tmp_path, monkeypatch):
+    monkeypatch.delattr(text._Reader, "_careful")
+    around = [[word] * bool(word) for word in (first, last)]
+    rows = [["who"] * bool(first) + list(names_of(bits)) + ["what"] * bool(last)]
+    rows += [around[0] + [cells[bit] for bit in row] + around[1] for row in bits]
+    path = tmp_path / "rows.csv"
+    path.write_bytes("".join(",".join(row) + end for row in rows).encode())
+    found = open_table(
+        path, id_column="who" if first else None, label_column="what" if last else None
+    )
+    rows, ids, labels = found.read_all()
+    assert rows == BitMatrix.from_dense(bits)
+    assert ids == ([first.strip('"')] * M if first else None)
+    assert labels == ([last.strip('"')] * M if last else None)
+
+
+def outcome(path, **apart):
+    """What a file gives: rows, ids and labels, or the error."""
+    try:
+        rows, ids, labels = open_table(path, **apart).read_all()
+    except InputError as error:
+        return str(error)
+    return rows.to_dense().tolist(), ids, labels
+
+
+@given(
+    n=st.integers(1, 4), m=st.integers(1, 5), seed=st.integers(0, 99),
+    layout=st.sampled_from(["", "first", "last", "both", "middle"]),
+    changes=st.lists(
+        st.tuples(st.integers(0, 200), st.sampled_from([*'01,"x .\t\n\r', ".0", "True", ""])),
+        max_size=3,
+    ),
+)  # fmt: skip
+@settings(max_examples=400, deadline=None)
+def test_the_quick_way_agrees_with_the_careful_one(tmp_path_factory, n, m, seed, layout, changes):
+    """Whatever is written over the cells of a table: the same rows or the same error."""
+    path = tmp_path_factory.mktemp("both") / "rows.csv"
+    content = frame(np.random.default_rng(seed).integers(2, size=(m, n)))
+    if layout in ("first", "both"):
+        content.insert(0, "who", "a")
+    if layout == "middle":
+        content.insert(n // 2, "who", "a")
+    if layout in ("last", "both"):
+        content["what"] = "b"
+    header, *rows = content.to_csv(index=False).splitlines(keepends=True)
+    cells = list("".join(rows))
+    for place, letters in changes:
+        cells[place % len(cells)] = letters
+    path.write_bytes((header + "".join(cells)).encode())
+    apart = {"id_column": "who"} if "who" in content else {}
+    apart |= {"label_column": "what"} if "what" in content else {}
+    quick = outcome(path, **apart)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text._Reader, "_quick", lambda self, block: None)
+        assert outcome(path, **apart) == quick
 
 
 def test_bit_order_of_fingerprints(tmp_path):
@@ -597,6 +672,28 @@ def test_memory_is_bounded_by_a_block(kind, tmp_path):
     assert peak < 16e6
 
 
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_memory_of_arrow_is_bounded_by_a_block(kind, tmp_path):
+    """72 MB in one row group or record batch."""
+    path = tmp_path / f"rows.{kind}"
+    bits = np.random.default_rng(0).integers(2, size=(20, 3_600_000), dtype=np.uint8)
+    content = pa.table({f"bit {i}": column for i, column in enumerate(bits)})
+    if kind == "parquet":
+        pyarrow.parquet.write_table(content, path, row_group_size=3_600_000)
+    else:
+        with pa.ipc.new_file(path, content.schema) as writer:
+            writer.write_table(content)
+    code = (
+        "import pyarrow; from bitmix.rows.files import open_table\n"
+        f"print(sum(len(piece.words) for piece in open_table({str(path)!r}).pieces()))\n"
+        "print(pyarrow.default_memory_pool().max_memory())"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
+    rows, peak = map(int, answer.split())
+    assert rows == 3_600_000
+    assert peak < 36e6
+
+
 def command(*arguments, **more):
     return subprocess.run(
         [sys.executable, "-m", "bitmix", *map(str, arguments)],
@@ -647,6 +744,37 @@ def test_convert_names_its_output_and_spares_what_is_there(bits, tmp_path):
     assert "is the table itself" in itself.stderr
     assert out.read_bytes() == first
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "fps"])
+def test_convert_reads_standard_input(kind, bits, tmp_path):
+    if kind == "fps":
+        write_fps(tmp_path / "rows.fps", bits)
+    else:
+        write_text(tmp_path / f"rows.{kind}", "," if kind == "csv" else "\t", bits)
+    arguments = ("convert", "-", "--format", kind, "-o", tmp_path / "out.bits", "--json")
+    with (tmp_path / f"rows.{kind}").open() as file:
+        result = command(*arguments, stdin=file)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["megabytes_per_second"] is None
+    rows = BitMatrix.open(tmp_path / "out.bits")
+    assert rows == BitMatrix.from_dense(bits)
+    assert rows.feature_names == (None if kind == "fps" else names_of(bits))
+    empty = command(*arguments, "--force", stdin=subprocess.DEVNULL)
+    assert empty.returncode == 2
+    assert "standard input is empty" in empty.stderr
+    nowhere = command("convert", "-")
+    assert nowhere.returncode == 2
+    assert "give -o" in nowhere.stderr
+
+
+def test_a_pipe_is_read_once_in_blocks(bits, any_blocks, tmp_path):
+    write_fps(tmp_path / "rows.fps", bits)
+    with (tmp_path / "rows.fps").open("rb") as file:
+        found = open_stream(file, "fps")
+        assert found.read() == BitMatrix.from_dense(bits)
+        with pytest.raises(InputError, match="standard input can be read only once"):
+            found.read()
 
 
 def test_convert_tells_of_a_disguised_label(bits, tmp_path):

@@ -3,17 +3,19 @@
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import IO
 
 from bitmix.errors import InputError
 from bitmix.rows.files.arrays import open_npy, open_npz
 from bitmix.rows.files.arrow import open_arrow, open_parquet
 from bitmix.rows.files.bits import open_bits
-from bitmix.rows.files.fps import open_fps
+from bitmix.rows.files.fps import fps_table, open_fps
+from bitmix.rows.files.lines import PipedLines
 from bitmix.rows.files.store import open_zarr
 from bitmix.rows.files.table import Piece, Table, Wanted
-from bitmix.rows.files.text import open_text
+from bitmix.rows.files.text import open_text, text_table
 
-__all__ = ["FORMATS", "Piece", "Table", "ending", "open_table"]
+__all__ = ["FORMATS", "Piece", "Table", "ending", "open_stream", "open_table"]
 
 FORMATS: dict[str, Callable[[Path, Wanted], Table]] = {
     ".bits": open_bits,
@@ -63,6 +65,20 @@ def open_table(
         raise InputError(f"{path} must be a {'folder' if kind == '.zarr' else 'file'}")
     wanted = Wanted(None if columns is None else tuple(map(str, columns)), id_column, label_column)
     return FORMATS[kind](path, wanted)
+
+
+def open_stream(
+    file: IO[bytes],
+    kind: str,
+    *,
+    id_column: str | None = None,
+    label_column: str | None = None,
+) -> Table:
+    """Text that comes through a pipe: ``csv``, ``tsv`` or ``fps``. Its pieces are read once."""
+    wanted = Wanted(None, id_column, label_column)
+    if kind == "fps":
+        return fps_table(PipedLines(file), wanted)
+    return text_table(PipedLines(file), "\t" if kind == "tsv" else ",", wanted)
 
 
 def ending(path: Path) -> str | None:

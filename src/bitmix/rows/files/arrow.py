@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bitmix.errors import FileFormatError, InputError
+from bitmix.kernels.bits import Words, pack
 from bitmix.rows.files import table
 from bitmix.rows.files.table import Picked, Piece, Stream, Table, Wanted, library, packed_octets
 
@@ -21,11 +22,11 @@ def open_parquet(path: Path, wanted: Wanted) -> Table:
     parquet = library("pyarrow.parquet", "files", path)
 
     def opened() -> Any:
-        return parquet.ParquetFile(path, buffer_size=1 << 14)
+        return parquet.ParquetFile(path, memory_map=True)  # else a row group is loaded whole
 
     def batches(columns: Sequence[str], rows: int) -> Iterator[Any]:
         with _errors_named(path), opened() as file:
-            yield from file.iter_batches(batch_size=rows, columns=list(columns))
+            yield from file.iter_batches(rows, columns=list(columns), use_threads=False)
 
     with _errors_named(path), opened() as file:
         schema, n_rows = file.schema_arrow, file.metadata.num_rows
@@ -37,19 +38,20 @@ def open_arrow(path: Path, wanted: Wanted) -> Table:
     arrow = library("pyarrow", "files", path)
     ipc = library("pyarrow.ipc", "files", path)
 
-    def opened(fields: list[int] | None = None) -> Any:
-        options = ipc.IpcReadOptions(included_fields=fields)
+    def opened() -> Any:
+        mapped = arrow.memory_map(str(path))  # a batch, which may be the whole table, is not copied
         try:
-            return ipc.open_file(arrow.memory_map(str(path)), options=options)
+            return ipc.open_file(mapped)
         except arrow.ArrowInvalid:
-            return ipc.open_stream(arrow.memory_map(str(path)), options=options)
+            mapped.seek(0)
+            return ipc.open_stream(mapped)
 
     def batches(columns: Sequence[str], rows: int) -> Iterator[Any]:
         with _errors_named(path):
-            reader = opened([schema.names.index(name) for name in columns])
-            for batch in _batches_of(reader):
+            for batch in _batches_of(opened()):
+                chosen = batch.select(list(columns))
                 for start in range(0, batch.num_rows, rows):
-                    yield batch.slice(start, rows)
+                    yield chosen.slice(start, rows)
 
     with _errors_named(path):
         schema = opened().schema
@@ -125,12 +127,12 @@ class _Reader:
         for batch in self.batches(columns, max(1, table.BLOCK_CELLS // self.n_columns)):
             if batch.num_rows == 0:
                 continue
-            octets = self._packed(batch, row) if self.packed else self._bits(batch, features, row)
+            words = self._packed(batch, row) if self.packed else self._bits(batch, features, row)
             ids, labels = (None if name is None else _texts(batch.column(name)) for name in apart)
             row += batch.num_rows
-            yield Piece(packed_octets(octets), ids, labels), row / (self.n_rows or row)
+            yield Piece(words, ids, labels), row / (self.n_rows or row)
 
-    def _bits(self, batch: Any, features: Sequence[str], row: int) -> Any:
+    def _bits(self, batch: Any, features: Sequence[str], row: int) -> Words:
         cells = np.empty((len(features), batch.num_rows), dtype=np.bool_)
         for bits, name in zip(cells, features, strict=True):
             column = batch.column(name)
@@ -145,16 +147,16 @@ class _Reader:
                     f"{values[i]} in column {name!r}: say --id-column {name} or --label-column "
                     f"{name} if it is no feature"
                 )
-        return np.packbits(cells, axis=0, bitorder="little").T
+        return pack(np.ascontiguousarray(cells.T))
 
-    def _packed(self, batch: Any, row: int) -> Any:
+    def _packed(self, batch: Any, row: int) -> Words:
         name = self.names[self.picked.features[0]]
         column = batch.column(name)
         self._check_filled(column, name, row)
         octets = np.frombuffer(column.buffers()[1], dtype=np.uint8)
         width = self.n_columns // 8
         start = column.offset * width
-        return octets[start : start + len(column) * width].reshape(-1, width)
+        return packed_octets(octets[start : start + len(column) * width].reshape(-1, width))
 
     def _check_filled(self, column: Any, name: str, row: int) -> None:
         if column.null_count:

@@ -11,26 +11,32 @@ from typing import NoReturn
 import numpy as np
 
 from bitmix.errors import InputError
-from bitmix.rows.files.lines import blocks, split
+from bitmix.rows.files.lines import FileLines, Lines, split
 from bitmix.rows.files.table import Piece, Stream, Table, Wanted, packed_octets
 
 _DIGITS = frozenset(b"0123456789abcdefABCDEF")
 
 
 def open_fps(path: Path, wanted: Wanted) -> Table:
-    """A file of fingerprints; its header lines are what it says of itself."""
-    header, rows = _header(path)
+    """A file of fingerprints."""
+    return fps_table(FileLines(path), wanted)
+
+
+def fps_table(lines: Lines, wanted: Wanted) -> Table:
+    """Fingerprints; the header lines are what the file says of itself."""
+    path = lines.path
+    header, rows = _header(lines)
     if not header and not rows:
         raise InputError(f"{path} is empty: fingerprints are needed")
     about = _about(path, header)
     digits, tab, _ = rows[: rows.find(b"\n")].partition(b"\t")
     n_bits = _n_bits(path, about, len(digits))
     wanted.check_nameless(path, n_bits)
-    reader = _Reader(path, n_bits, len(header), bool(tab))
+    reader = _Reader(lines, n_bits, len(header), bool(tab))
     return Table(
         path=path,
         n_columns=n_bits,
-        size=path.stat().st_size,
+        size=lines.size,
         stream=reader.stream,
         about=about,
         has_ids=reader.has_ids,
@@ -39,14 +45,14 @@ def open_fps(path: Path, wanted: Wanted) -> Table:
 
 @dataclass(frozen=True)
 class _Reader:
-    path: Path
+    lines: Lines
     n_bits: int
     header_lines: int
     has_ids: bool
 
     def stream(self) -> Stream:
         line = 1
-        for block, share in blocks(self.path):
+        for block, share in self.lines.blocks():
             rows = block
             if line <= self.header_lines:
                 header, rows = _split_header(block)
@@ -65,11 +71,7 @@ class _Reader:
             self._explain(lines, line)
         try:
             octets = np.frombuffer(binascii.unhexlify(b"".join(digits)), dtype=np.uint8)
-            ids = (
-                [tail.split("\t")[1] for tail in b"\n".join(tails).decode().split("\n")]
-                if (self.has_ids)
-                else None
-            )
+            ids = _ids(tails) if self.has_ids else None
         except ValueError:  # binascii.Error and UnicodeDecodeError
             self._explain(lines, line)
         octets = octets.reshape(-1, width)
@@ -82,7 +84,7 @@ class _Reader:
         width = 2 * -(-self.n_bits // 8)
         for number, text in enumerate(lines, line):
             digits, tab, rest = text.partition(b"\t")
-            where = f"{self.path}, line {number:,}"
+            where = f"{self.lines.path}, line {number:,}"
             wrong = next((i for i, digit in enumerate(digits) if digit not in _DIGITS), None)
             if wrong is not None:
                 letter = digits[wrong : wrong + 1].decode(errors="replace")
@@ -108,10 +110,18 @@ class _Reader:
         raise AssertionError("only called for lines that are wrong")
 
 
-def _header(path: Path) -> tuple[list[bytes], bytes]:
+def _ids(tails: list[bytes]) -> list[str]:
+    """What stands between the first tab and the second, if there is one."""
+    text = b"".join(tails)
+    if text.count(b"\t") == len(tails):
+        return text.decode().split("\t")[1:]
+    return [tail.split(b"\t")[1].decode() for tail in tails]
+
+
+def _header(lines: Lines) -> tuple[list[bytes], bytes]:
     """The header lines, and some rows after them if there are any."""
     header, rows = [], b""
-    for block, _ in blocks(path):
+    for block, _ in lines.blocks():
         more, rows = _split_header(block)
         header += more
         if rows:

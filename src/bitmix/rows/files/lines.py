@@ -1,10 +1,11 @@
-"""Text files, plain or gzip, as blocks of whole lines."""
+"""Text as blocks of whole lines: of a file, plain or gzip, or of standard input."""
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from bitmix.errors import FileFormatError, InputError
 
@@ -13,22 +14,78 @@ _LONGEST_LINE = 1 << 28
 _ENDS = b"\r\n"
 
 
-def blocks(path: Path) -> Iterator[tuple[bytes, float]]:
-    """Whole lines, each ended by one newline, and the share of the file that has been read.
+Blocks = Iterator[tuple[bytes, float]]
+"""Whole lines, each ended by one newline, and the share of the file that has been read.
 
-    Empty lines at the end of the file are left out.
-    """
-    size = max(1, path.stat().st_size)
+Empty lines at the end of the file are left out.
+"""
+
+
+class Lines(Protocol):
+    """Where lines come from."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def size(self) -> int:
+        """Bytes, 0 where that is not known."""
+
+    def blocks(self) -> Blocks:
+        """From the first line on."""
+
+
+@dataclass(frozen=True)
+class FileLines:
+    """A file, plain or gzip."""
+
+    path: Path
+
+    @property
+    def size(self) -> int:
+        return self.path.stat().st_size
+
+    def blocks(self) -> Blocks:
+        size = max(1, self.size)
+        with self.path.open("rb") as raw, _unpacked(self.path, raw) as file:
+            yield from _whole_lines(self.path, file, lambda: raw.tell() / size)
+
+
+class PipedLines:
+    """Standard input: looked at once for its first lines, then read once."""
+
+    path = Path("standard input")
+    size = 0
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._more = _whole_lines(self.path, file, lambda: 0.0)
+        self._seen: list[tuple[bytes, float]] = []
+        self._calls = 0
+
+    def blocks(self) -> Blocks:
+        self._calls += 1
+        if self._calls == 1:
+            for block in self._more:
+                self._seen.append(block)
+                yield block
+        elif self._calls == 2:
+            yield from self._seen
+            self._seen.clear()
+            yield from self._more
+        else:
+            raise InputError("standard input can be read only once: write it to a file first")
+
+
+def _whole_lines(path: Path, file: IO[bytes], share: Callable[[], float]) -> Blocks:
     rest = b""
-    with path.open("rb") as raw, _unpacked(path, raw) as file:
-        while chunk := _read(path, file):
-            whole, rest = _cut(rest + chunk)
-            if len(rest) > _LONGEST_LINE:
-                raise InputError(
-                    f"{path} has a line of more than {_LONGEST_LINE:,} bytes: is it a text table?"
-                )
-            if whole:
-                yield whole, raw.tell() / size
+    while chunk := _read(path, file):
+        whole, rest = _cut(rest + chunk)
+        if len(rest) > _LONGEST_LINE:
+            raise InputError(
+                f"{path} has a line of more than {_LONGEST_LINE:,} bytes: is it a text table?"
+            )
+        if whole:
+            yield whole, share()
     rest = rest.rstrip(_ENDS)
     if rest:
         yield _plain_ends(rest + b"\n"), 1.0

@@ -231,8 +231,6 @@ def checked_bits(
 def packed_octets(octets: NDArray[np.uint8]) -> Words:
     """Rows of packed bytes, column s bit s mod 8 of byte s // 8, as words."""
     rows, width = octets.shape
-    if width % 8 == 0:
-        return np.ascontiguousarray(octets).view(WORD)
     padded = np.zeros((rows, 8 * words_for(8 * width)), dtype=np.uint8)
     padded[:, :width] = octets
     return padded.view(WORD)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bitmix.errors import InputError
 from bitmix.kernels.bits import Words, pack
-from bitmix.rows.files.lines import blocks, split
+from bitmix.rows.files.lines import FileLines, Lines, split
 from bitmix.rows.files.table import Picked, Piece, Stream, Table, Wanted
 
 _BOM = b"\xef\xbb\xbf"
@@ -19,9 +19,15 @@ _BITS = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1, "False": 0, 
 
 
 def open_text(path: Path, wanted: Wanted) -> Table:
+    """A file of cells between commas or tabs."""
+    kind = path.name.lower().removesuffix(".gz")
+    return text_table(FileLines(path), "\t" if kind.endswith(".tsv") else ",", wanted)
+
+
+def text_table(lines: Lines, separator: str, wanted: Wanted) -> Table:
     """A table of cells between separators; its first line may name the columns."""
-    separator = "\t" if ".tsv" in path.suffixes[-2:] else ","
-    first = next((block for block, _ in blocks(path)), b"").removeprefix(_BOM)
+    path = lines.path
+    first = next((block for block, _ in lines.blocks()), b"").removeprefix(_BOM)
     if not first:
         raise InputError(f"{path} is empty: rows of 0 and 1 are needed")
     cells = _cells(path, separator, _decoded(path, first[: first.index(b"\n")], 1), 1)
@@ -34,11 +40,11 @@ def open_text(path: Path, wanted: Wanted) -> Table:
         _check_separator(path, separator, cells)
         names = tuple(cell.strip() for cell in cells)
         picked = wanted.pick(path, names)
-    reader = _Reader(path, separator, len(cells), names, picked)
+    reader = _Reader(lines, separator, len(cells), names, picked)
     return Table(
         path=path,
         n_columns=len(picked.features),
-        size=path.stat().st_size,
+        size=lines.size,
         stream=reader.stream,
         names=None if names is None else tuple(names[i] for i in picked.features),
         has_ids=picked.id is not None,
@@ -48,7 +54,7 @@ def open_text(path: Path, wanted: Wanted) -> Table:
 
 @dataclass(frozen=True)
 class _Reader:
-    path: Path
+    lines: Lines
     separator: str
     n_cells: int
     """Cells of a line, whatever they are."""
@@ -57,7 +63,7 @@ class _Reader:
 
     def stream(self) -> Stream:
         line = 1
-        for block, share in blocks(self.path):
+        for block, share in self.lines.blocks():
             if line == 1:
                 block = block.removeprefix(_BOM)
                 if self.names is not None:
@@ -69,15 +75,20 @@ class _Reader:
 
     def _quick(self, block: bytes) -> Piece | None:
         """Lines whose features are all of one character; None where anything else is met."""
-        if b'"' in block:
+        if b"\r" in block:  # within a line: those that end one are gone
             return None
+        quoted = b'"' in block
         if self._around == (0, 0):
             words = self._regular(block)
             return None if words is None else Piece(words)
+        if quoted and self._around is None:
+            return None
         cells = self._split(split(block))
         if cells is None:
             return None
         features, others = cells
+        if quoted and not all(map(_unquote, others)):
+            return None
         words = self._regular(b"\n".join(features) + b"\n")
         try:
             ids, labels = (
@@ -155,11 +166,12 @@ class _Reader:
         octets = bytearray()
         ids: list[str] = []
         labels: list[str] = []
-        for number, text in enumerate(_decoded(self.path, block[:-1], line).split("\n"), line):
-            cells = _cells(self.path, self.separator, text, number)
+        path = self.lines.path
+        for number, text in enumerate(_decoded(path, block[:-1], line).split("\n"), line):
+            cells = _cells(path, self.separator, text, number)
             if len(cells) != self.n_cells:
                 raise InputError(
-                    f"{self.path} must hold 0 and 1 in {self.n_cells:,} columns, but line "
+                    f"{path} must hold 0 and 1 in {self.n_cells:,} columns, but line "
                     f"{number:,} has {len(cells):,} cells: complete or remove it"
                 )
             octets += bytes([self._checked(cells, i, number) for i in self.picked.features])
@@ -189,7 +201,8 @@ class _Reader:
             where = f"column {name!r}"
             remedy = f"say --id-column {name} or --label-column {name} if it is no feature"
         raise InputError(
-            f"{self.path} must hold 0 and 1, but line {line:,} has {value} in {where}: {remedy}"
+            f"{self.lines.path} must hold 0 and 1, but line {line:,} has {value} in {where}: "
+            f"{remedy}"
         )
 
 
@@ -223,6 +236,16 @@ def _decoded(path: Path, block: bytes, line: int) -> str:
 
 def _all_decoded(cells: list[bytes]) -> list[str]:
     return [cell.strip() for cell in b"\n".join(cells).decode().split("\n")]
+
+
+def _unquote(cells: list[bytes]) -> bool:
+    """Take the quotes from around cells; False where there are others."""
+    for i, cell in enumerate(cells):
+        if b'"' in cell:
+            if not (cell[:1] == cell[-1:] == b'"' and cell.count(b'"') == 2):
+                return False
+            cells[i] = cell[1:-1]
+    return True
 
 
 def _check_separator(path: Path, separator: str, cells: list[str]) -> None:
