@@ -140,6 +140,20 @@ def test_fit_on_a_cluster_is_the_fit_here(folder, tmp_path, data):
     assert here.means_.tobytes() == there.means_.tobytes()
 
 
+def test_fit_writes_a_report(folder, tmp_path):
+    columns = ("--id-column", "who", "--label-column", "kind")
+    for data, options in [("rows.csv", columns), ("rows.bits", ("--cluster", "local"))]:
+        page = tmp_path / f"{data}.html"
+        done = bitmix("fit", folder / data, "-k", "3", "--report", page, *options)
+        assert done.returncode == 0
+        assert done.stderr == ""
+        assert "report in" in done.stdout
+        assert "3 groups" in page.read_text()
+    again = bitmix("fit", folder / "rows.bits", "-k", "3", "--report", page)
+    assert again.returncode == 2
+    assert "--force" in again.stderr
+
+
 @pytest.mark.parametrize(("options", "text"), [
     (("rows.csv", "--cluster", "local"), "workers read .bits, .zarr and .parquet"),
     (("rows.bits", "--cluster", "here"), "must be local or an address"),

@@ -5,6 +5,7 @@ from typing import Any
 
 from bitmix.cli.data import Data
 
+NEXT = ("predict", "certify")
 MOST_NOISES = 100  # noise levels to print; of more, their mean
 
 
@@ -26,8 +27,8 @@ def of_model(model: Any) -> dict[str, Any]:
     return answer
 
 
-def about(model: Any, found: Data, certificate: bool) -> dict[str, Any]:
-    """What the model knows, and what its rows say of it."""
+def about(model: Any, found: Data, certificate: Any) -> dict[str, Any]:
+    """What the model knows, and what its rows and a certificate say of it."""
     from bitmix.em.predict import tally
 
     rows = found.rows
@@ -48,21 +49,25 @@ def about(model: Any, found: Data, certificate: bool) -> dict[str, Any]:
         labels = model.predict(rows)
         answer["purity"] = conditional_purity(found.truth, labels)
         answer["entropy"] = conditional_entropy(found.truth, labels)
-    if certificate:
-        answer["certificate"] = _certificate(model, rows)
+    if certificate is not None:
+        missing = [f"{part.name}: {part.says}" for part in certificate.parts if not part.holds]
+        answer["certificate"] = {
+            "issued": certificate.issued, "alpha": certificate.alpha, "why_not": missing
+        }  # fmt: skip
     return answer
 
 
-def _certificate(model: Any, rows: Any) -> dict[str, Any]:
+def certified(model: Any, found: Data) -> Any:
+    """A certificate, where there is one noise level for it to speak of."""
+    if getattr(model, "noise_model", "shared") != "shared":
+        return None
     from bitmix.certify import certify_fit
 
-    found = certify_fit(rows, model.templates_)
-    missing = [f"{part.name}: {part.says}" for part in found.parts if not part.holds]
-    return {"issued": found.issued, "alpha": found.alpha, "why_not": missing}
+    return certify_fit(found.rows, model.templates_)
 
 
 def show(
-    answer: dict[str, Any], output: Path | None, sheet: Path | None, data: Path | None, classes: str
+    answer: dict[str, Any], files: dict[str, Path | None], data: Path | None, classes: str
 ) -> None:
     """The answer, for people."""
     from rich.console import Console
@@ -84,14 +89,14 @@ def show(
         )
     if "certificate" in answer:
         console.print(_verdict(answer["certificate"]), markup=False)
-    for path, what in ((output, "model"), (sheet, "sheet")):
+    for what, path in files.items():
         if path is not None:
-            console.print(f"{what} in {path}", markup=False)
+            console.print(f"{what} in {path}", markup=False, soft_wrap=True)
     if data is not None:
         then = (
             f"bitmix fit {data} -k {answer['n_components']} -o my.model"
-            if output is None
-            else f"bitmix predict {output} {data}  |  bitmix certify {output} {data}"
+            if files["model"] is None
+            else "  |  ".join(f"bitmix {do} {files['model']} {data}" for do in NEXT)
         )
         console.print(f"next: {then}", markup=False, soft_wrap=True)
 

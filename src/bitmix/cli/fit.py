@@ -44,6 +44,9 @@ def fit(
     starts: Annotated[int, typer.Option(min=1, help="Keep the likeliest of so many starts.")] = 10,
     seed: Annotated[int, typer.Option(min=0, help="Fixes every random choice.")] = 0,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Save the model.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write a page to read and pass on, .html.")
+    ] = None,
     sheet: Annotated[Path | None, typer.Option(help="Draw the clusters of images.")] = None,
     id_column: IdColumn = None,
     label_column: LabelColumn = None,
@@ -67,7 +70,7 @@ def fit(
     Examples:  bitmix fit photos -k 3 --sheet sheet.png  |  bitmix fit rows.csv -k auto -o my.model
     """
     wanted = _components(k)
-    for path, endings in ((output, ()), (sheet, (".png", ".svg"))):
+    for path, endings in ((output, ()), (report, (".html",)), (sheet, (".png", ".svg"))):
         if path is not None:
             writable(path, force, *endings)
     with nullcontext() if on is None else cluster(on):
@@ -80,22 +83,17 @@ def fit(
         else:
             read = read_file if on is None else read_on_cluster
             found = read(data, id_column, label_column)
+        selection = None
         if wanted is None:
-            wanted = _chosen(found.rows, str(noise_model), starts, seed)
+            selection = _selected(found.rows, str(noise_model), starts, seed)
+            wanted = selection.n_components
         model = _estimator(method, wanted, str(noise_model), rounds, starts, seed)
         model.fit(found.rows, checkpoint=checkpoint)
         model.id_column_, model.label_column_ = id_column, label_column
-        answer = answers.about(model, found, certificate)
-    _write(model, found, output, sheet)
-    if as_json:
-        print_json(answer)
-    elif not quiet:
-        answers.show(answer, output, sheet, None if found.transformer else data, found.classes)
-        if found.transformer is not None and found.transformer.skipped_:
-            typer.echo(skipped(found.transformer).strip())
-
-
-def _write(model: Any, found: Data, output: Path | None, sheet: Path | None) -> None:
+        certified = answers.certified(model, found) if certificate else None
+        answer = answers.about(model, found, certified)
+        if report is not None:
+            _report(report, model, found, data, selection, certified or False)
     if sheet is not None:
         from bitmix.plots import save_sheet
 
@@ -103,6 +101,25 @@ def _write(model: Any, found: Data, output: Path | None, sheet: Path | None) -> 
         save_sheet(sheet, found.images, labels, model.means_, geometry, found.truth)
     if output is not None:
         model.save(output)
+    if as_json:
+        print_json(answer)
+    elif not quiet:
+        files = {"model": output, "report": report, "sheet": sheet}
+        answers.show(answer, files, None if found.transformer else data, found.classes)
+        if found.transformer is not None and found.transformer.skipped_:
+            typer.echo(skipped(found.transformer).strip())
+
+
+def _report(
+    path: Path, model: Any, found: Data, data: Path, selection: Any, certificate: Any
+) -> None:
+    from bitmix import report
+
+    report.write(
+        model, found.rows, path, selection=selection, labels=found.truth, ids=found.ids,
+        geometry=getattr(found.transformer, "geometry_", None), certificate=certificate,
+        source=data.name,
+    )  # fmt: skip
 
 
 def _components(text: str) -> int | None:
@@ -114,7 +131,7 @@ def _components(text: str) -> int | None:
     return int(text)
 
 
-def _chosen(rows: Any, noise_model: str, starts: int, seed: int) -> int:
+def _selected(rows: Any, noise_model: str, starts: int, seed: int) -> Any:
     from bitmix.select import select_components
 
     most = min(MOST_COMPONENTS, rows.shape[0])
@@ -124,7 +141,7 @@ def _chosen(rows: Any, noise_model: str, starts: int, seed: int) -> int:
     if found.n_components == MOST_COMPONENTS:
         note = f"bitmix: note: {MOST_COMPONENTS} templates are the most that -k auto tries"
         typer.echo(note, err=True)
-    return found.n_components
+    return found
 
 
 def _estimator(

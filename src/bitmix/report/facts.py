@@ -222,8 +222,8 @@ def gather(
     m, n = rows.shape
     mixture, T = model._mixture, model.templates_
     name_of = partial(_name, names)
-    found = predict.labels(rows, mixture)
-    margins = predict.margins(rows, mixture)
+    found = np.asarray(predict.labels(rows, mixture))  # of a cluster, brought here
+    margins = np.asarray(predict.margins(rows, mixture))
     tally = tally_of(rows, mixture.scores(missing=rows.layout.missing))
     noise = model_noise(model, tally)
     issued, reason = certified(model, rows, certificate, alpha)
@@ -393,7 +393,7 @@ def outliers_of(
 ) -> tuple[Outlier, ...]:  # fmt: skip
     """The rows with the lowest log-likelihood, a known cell where some are missing."""
     n, T = rows.shape[1], model.templates_
-    likelihoods = predict.log_likelihoods(rows, model._mixture)
+    likelihoods = np.asarray(predict.log_likelihoods(rows, model._mixture))
     ranked = likelihoods
     if rows.layout.missing:
         counts = rows.map_rows(partial(_known_cells, n=n), block_cells=1)
