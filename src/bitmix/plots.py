@@ -1,5 +1,6 @@
 """Pictures, on axes you give or on new ones. matplotlib is loaded when one is drawn."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -26,7 +27,9 @@ __all__ = [
     "draw_sheet",
     "plot_domain",
     "plot_image",
+    "plot_margins",
     "plot_template",
+    "plot_templates",
     "save_domain",
     "save_sheet",
     "save_sketches",
@@ -41,8 +44,106 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 
 
+def plot_templates(
+    model: Any,
+    *,
+    axes: Any = None,
+    geometry: "Geometry | None" = None,
+    shape: tuple[int, int] | None = None,
+) -> NDArray[Any]:
+    """The templates of a fitted model, a picture each; darker where more of its rows have a 1.
+
+    Parameters
+    ----------
+    model : a fitted estimator
+    axes : array of matplotlib axes, optional
+        At least one a template; by default new ones.
+    geometry : geometry of sketches, optional
+        Draws strokes: `GaborSketch.geometry_` or an `Alphabet`.
+    shape : (rows, columns), optional
+        How the columns lie in a picture; by default as near to a square as can be.
+
+    Returns
+    -------
+    array of axes
+    """
+    k, n = model.means_.shape
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        across = min(k, 5)
+        down = -(-k // across)
+        size = (2 * across, 2.2 * down)
+        axes = plt.subplots(down, across, figsize=size, squeeze=False, layout="constrained")[1]
+    places = np.ravel(axes)
+    if len(places) < k:
+        raise ValueError(f"{k} templates need as many axes, got {len(places)}")
+    if shape is not None and shape[0] * shape[1] != n:
+        raise ValueError(f"shape must hold {n} columns, got {shape[0]} × {shape[1]}")
+    for i, ax in enumerate(places):
+        if i >= k:
+            ax.set_axis_off()
+            continue
+        if geometry is None:
+            _plot_bits(ax, model.means_[i], shape or near_square(n))
+        else:
+            plot_template(ax, model.means_[i], geometry)
+        ax.set_title(f"{i}: {model.weights_[i]:.0%}", fontsize="medium")
+    return places[:k]
+
+
+def near_square(n: int) -> tuple[int, int]:
+    """Rows and columns that hold n cells: exactly if some are near to a square, or a few more."""
+    down = math.isqrt(n)
+    exact = next(d for d in range(down, 0, -1) if n % d == 0)
+    return (exact, n // exact) if 4 * exact >= down else (down, -(-n // down))
+
+
+def _plot_bits(ax: "Axes", values: NDArray[np.float64], shape: tuple[int, int]) -> None:
+    cells = np.full(shape[0] * shape[1], np.nan)  # what is past the last column stays empty
+    cells[: len(values)] = values
+    ax.imshow(cells.reshape(shape), cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
+    ax.set(xticks=[], yticks=[])
+
+
+def plot_margins(model: Any, X: Any, *, ax: "Axes | None" = None) -> "Axes":
+    """How sure the labels are: rows by the odds of their best template against the second.
+
+    Parameters
+    ----------
+    model : a fitted estimator with two templates or more
+    X : rows, as the model takes them
+    ax : matplotlib axes, optional
+    """
+    if len(model.weights_) < 2:
+        raise ValueError("with one template there is nothing to be unsure of")
+    ax = _axes(ax)
+    margins = np.asarray(model.margins(X)) / math.log(10)
+    most = float(min(np.quantile(margins, 0.99), 60.0))
+    clear = math.log10(20)
+    heights, edges, _ = ax.hist(
+        np.minimum(margins, most), bins=40, range=(0, max(most, 2 * clear)), color="#0072B2"
+    )
+    ax.axvline(clear, color="#D55E00", linestyle="--")
+    share = float((margins >= clear).mean())
+    ax.set(
+        xlabel="odds of the best template against the second, powers of ten",
+        ylabel="rows",
+        title=f"{share:.0%} of rows have odds of 20 to 1 or better",
+    )
+    return ax
+
+
+def _axes(ax: "Axes | None") -> "Axes":
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(layout="constrained")[1]
+
+
 def plot_domain(
-    ax: "Axes",
+    ax: "Axes | None" = None,
     *,
     over: Literal["m", "w_min"] = "m",
     k: int = 2,
@@ -57,6 +158,7 @@ def plot_domain(
     pruning: str = "l1",
 ) -> "Axes":
     """Where recovery is guaranteed: least n over m, or least c over w_min, above each curve."""
+    ax = _axes(ax)
     fixed: dict[str, Any] = {
         "k": k, "q": q, "delta": delta, "epsilon": epsilon, "reading": reading, "pruning": pruning,
     }  # fmt: skip

@@ -72,8 +72,26 @@ class Selection:
         """One dictionary a candidate; ``pandas.DataFrame(selection.table())`` for a frame."""
         return [vars(candidate) for candidate in self.candidates]
 
-    def plot(self, ax: "Axes") -> "Axes":
+    def _repr_html_(self) -> str:
+        heads = ("n_components", "log_likelihood", self.criterion)
+        lines = [
+            [str(c.n_components), f"{c.log_likelihood:,.1f}", f"{getattr(c, self.criterion):,.4g}"]
+            for c in self.candidates
+        ]
+        marked = [
+            [f"<b>{cell}</b>" for cell in line] if line[0] == str(self.n_components) else line
+            for line in lines
+        ]
+        head = "".join(f"<th>{name}</th>" for name in heads)
+        body = "".join("<tr><td>" + "</td><td>".join(line) + "</td></tr>" for line in marked)
+        return f"<table><tr>{head}</tr>{body}</table>"
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
         """The criterion over k, the chosen one marked."""
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            ax = plt.subplots(layout="constrained")[1]
         k = [candidate.n_components for candidate in self.candidates]
         values = [getattr(candidate, self.criterion) for candidate in self.candidates]
         ax.plot(k, values, color="#0072B2", marker="o")

@@ -1,6 +1,7 @@
 """BitMatrix: rows of bits, 64 columns a word, in memory or in a file."""
 
 import hashlib
+import html
 import math
 import operator
 import os
@@ -28,6 +29,7 @@ _MIN_BLOCK_ROWS = 512
 _BLOCK_WORK = 1 << 19  # words times values a row: some tenths of a millisecond
 _BLOCK_BYTES = 1 << 21
 _SAVED_ROWS = 1 << 14
+_SHOWN_BYTES = 1 << 28  # of more, counting the ones would make a notebook wait
 _LONG_WORK = 1 << 32  # words times values a row: about two seconds, time enough to show a bar
 
 
@@ -211,6 +213,21 @@ class BitMatrix:
         m, n = self.shape
         where = "" if self.file is None else f" in {self.file.path}"
         return f"BitMatrix({m:,} rows × {n:,} columns, {self.nbytes:,} bytes{where})"
+
+    def _repr_html_(self) -> str:
+        (m, n), names = self.shape, self.feature_names
+        facts = {"rows": f"{m:,}", "columns": f"{n:,}", "bytes": f"{self.nbytes:,}"}
+        if self.file is not None:
+            facts["file"] = str(self.file.path)
+        elif self.nbytes <= _SHOWN_BYTES:
+            facts["share of ones"] = f"{self.density:.3f}"
+        if names is not None:
+            facts["named"] = ", ".join(names[:4]) + (", …" if n > 4 else "")
+        cells = "".join(
+            f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>"
+            for name, value in facts.items()
+        )
+        return f"<table><caption>BitMatrix</caption>{cells}</table>"
 
     def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
         """The packed rows with these numbers."""
