@@ -170,13 +170,13 @@ def test_a_worker_killed_in_either_round_changes_nothing(client, tmp_path, monke
     """Round 1 is pass 1, round 2 is pass 2 of TwoRoundEM. Workers load from storage again."""
     monkeypatch.setattr("bitmix.rows.cluster._BLOCK_BYTES", 1 << 19)
     truth = make_templates(3, 512, separation=0.3, random_state=0)
-    X, _ = sample_mixture(truth, [0.5, 0.3, 0.2], 0.1, 150_000, random_state=1)
+    X, _ = sample_mixture(truth, [0.5, 0.3, 0.2], 0.1, 60_000, random_state=1)
     X.save(tmp_path / "x.bits")
-    want = TwoRoundEM(3, n_seeds=150, random_state=0).fit(X)
+    want = TwoRoundEM(3, n_seeds=80, random_state=0).fit(X)
     client.wait_for_workers(2, timeout=60)
     rows = Killing.of_file(tmp_path / "x.bits")
     rows.at = at
-    model = TwoRoundEM(3, n_seeds=150, random_state=0).fit(rows)
+    model = TwoRoundEM(3, n_seeds=80, random_state=0).fit(rows)
     assert same(want, model)
     assert len(rows.killed) == 1
     client.wait_for_workers(2, timeout=60)

@@ -6,12 +6,12 @@ half a second, and what is large or goes on is compiled, where numba is installe
 ``BITMIX_NUM_THREADS`` sets how many threads share the blocks. Neither changes a result.
 """
 
+import ctypes
+import importlib
 import importlib.util
 import os
 from functools import cache
 from typing import Protocol, cast
-
-import numpy as np
 
 from bitmix.errors import InputError
 from bitmix.kernels.bits import Words
@@ -36,6 +36,7 @@ class Kernels(Protocol):
     def column_sums(self, words: Words, shares: Ints, n_columns: int) -> Ints: ...
 
 
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
 _SMALL_WORDS = 10**6 // 64
 _RENT_WORDS = 1 << 21  # words given to NumPy before numba would have paid for its loading
 _rented = 0
@@ -68,10 +69,16 @@ def _load(name: str) -> Kernels:
 def _keep_freed_memory() -> None:
     """Let the C library reuse freed arrays instead of returning their pages after every step.
 
-    glibc learns from the largest block freed so far; without this a quarter of a small fit goes
-    into page faults. The block is never touched, so it costs nothing.
+    Without this a quarter of a small fit goes into page faults, and four fifths of a large one on
+    a Dask worker, whose environment has glibc return everything at once. The thresholds are those
+    glibc comes to by itself, in other environments, once an array of 16 MB was freed.
     """
-    np.empty(1 << 24, dtype=np.uint8)
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):  # another C library
+        return
+    mallopt(_M_MMAP_THRESHOLD, 1 << 24)
+    mallopt(_M_TRIM_THRESHOLD, 1 << 25)
 
 
 def num_threads() -> int:

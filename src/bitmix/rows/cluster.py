@@ -77,11 +77,13 @@ class ClusterRows:
         return cls(blocks, [int(height) for height in heights] if known else None, n, names)
 
     @classmethod
-    def of_file(cls, path: str | os.PathLike[str]) -> "ClusterRows":
+    def of_file(
+        cls, path: str | os.PathLike[str], *, block_bytes: int | None = None
+    ) -> "ClusterRows":
         """A packed file that every worker can read: each reads its own part."""
         file = WordsFile(path)
         m, words = file.shape
-        rows = max(1, _BLOCK_BYTES // (8 * words))
+        rows = max(1, (block_bytes or _BLOCK_BYTES) // (8 * words))
         spans = [(start, min(start + rows, m)) for start in range(0, m, rows)]
         read = delayed(_read, pure=True)
         blocks = [read(str(file.path), file.stamp, *span) for span in spans]
