@@ -101,6 +101,18 @@ def test_predict_in_a_pipe_and_by_default(folder, tmp_path):
     assert bitmix(*quiet, cwd=tmp_path).stdout == ""
 
 
+def test_tables_come_through_a_pipe(folder, tmp_path):
+    text = (folder / "rows.csv").read_text()
+    columns = ("--id-column", "who", "--label-column", "kind")
+    done = bitmix("fit", "-", "-k", "3", *columns, "-o", tmp_path / "m", input=text)
+    assert done.returncode == 0, done.stderr
+    assert load_model(tmp_path / "m").means_.tobytes() == (
+        load_model(folder / "my.model").means_.tobytes()
+    )
+    printed = bitmix("predict", tmp_path / "m", "-", "--id-column", "who", input=text).stdout
+    assert printed == bitmix("predict", tmp_path / "m", folder / "rows.csv", "-o", "-").stdout
+
+
 def test_predict_refuses_what_does_not_fit(folder, tmp_path):
     short = pd.read_csv(folder / "rows.csv").drop(columns="gene 7")
     short.to_csv(tmp_path / "short.csv", index=False)

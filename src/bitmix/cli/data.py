@@ -1,5 +1,6 @@
 """What the commands read: a folder of images or a file of rows, here or on a cluster."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,11 +35,18 @@ def read_images(path: Path, *settings: Any) -> Data:
 
 def read_file(path: Path, id_column: str | None, label_column: str | None) -> Data:
     """A file of rows; a packed one stays where it is."""
-    from bitmix.rows.files import open_table
-
-    table = open_table(path, id_column=id_column, label_column=label_column)
+    table = opened(path, id_column=id_column, label_column=label_column)
     rows, ids, labels = table.read_all()
     return Data(rows, ids, labels, f"column {label_column!r}")
+
+
+def opened(path: Path, **columns: Any) -> Any:
+    """A file of rows, or a CSV that comes through standard input."""
+    from bitmix.rows.files import open_stream, open_table
+
+    if str(path) == "-":
+        return open_stream(sys.stdin.buffer, "csv", **columns)
+    return open_table(path, **columns)
 
 
 def is_images(path: Path) -> bool:
@@ -95,12 +103,11 @@ def read_on_cluster(path: Path, id_column: str | None, label_column: str | None)
 def table_for(model: Any, path: Path, id_column: str | None) -> Any:
     """A file with the columns of a model, and its ids if it has a column for them."""
     from bitmix.errors import InputError
-    from bitmix.rows.files import open_table
 
     columns = getattr(model, "feature_names_in_", None)
-    if id_column is None and model.id_column_ is not None:
+    if id_column is None and model.id_column_ is not None and str(path) != "-":
         try:
-            return open_table(path, columns=columns, id_column=model.id_column_)
+            return opened(path, columns=columns, id_column=model.id_column_)
         except InputError:
             pass  # other rows need not have ids, or names at all
-    return open_table(path, columns=columns, id_column=id_column)
+    return opened(path, columns=columns, id_column=id_column)

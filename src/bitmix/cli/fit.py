@@ -32,7 +32,7 @@ def fit(
     data: Annotated[
         Path,
         typer.Argument(
-            help="Images in a folder, or .bits .csv .tsv .parquet .arrow .fps .npy .npz .zarr."
+            help="Images in a folder, .bits .csv .tsv .parquet .fps .npy .npz .zarr …; - is CSV."
         ),
     ],
     k: Annotated[str, typer.Option("-k", help="How many templates, or auto.")],
@@ -105,7 +105,8 @@ def fit(
         print_json(answer)
     elif not quiet:
         files = {"model": output, "report": report, "sheet": sheet}
-        answers.show(answer, files, None if found.transformer else data, found.classes)
+        again = None if found.transformer is not None or str(data) == "-" else data
+        answers.show(answer, files, again, found.classes)
         if found.transformer is not None and found.transformer.skipped_:
             typer.echo(skipped(found.transformer).strip())
 

@@ -13,7 +13,7 @@ from bitmix.cli.output import Force, IdColumn, Json, Quiet, print_json, writable
 
 def predict(
     model: Annotated[Path, typer.Argument(help="A model written by bitmix fit.")],
-    data: Annotated[Path, typer.Argument(help="Rows, in any file that bitmix fit reads.")],
+    data: Annotated[Path, typer.Argument(help="Rows, in any file that bitmix fit reads, or -.")],
     output: Annotated[
         str | None,
         typer.Option("--output", "-o", help="A .csv, .tsv, .parquet or .npy; - prints CSV."),
@@ -36,7 +36,9 @@ def predict(
     if is_images(data):
         raise ValueError(f"{data} holds images: bitmix sketch {data} -o {data.name}.bits first")
     table = table_for(fitted, data, id_column)
-    target = None if output == "-" else Path(output or f"{data.name.split('.')[0]}.labels.csv")
+    if output is None:
+        output = "-" if str(data) == "-" else f"{data.name.split('.')[0]}.labels.csv"
+    target = None if output == "-" else Path(output)
     if target is not None:
         writable(target, force, *ENDINGS)
     name = (id_column or fitted.id_column_ or "id") if table.has_ids else "row"

@@ -71,11 +71,12 @@ def open_stream(
     file: IO[bytes],
     kind: str,
     *,
+    columns: Sequence[str] | None = None,
     id_column: str | None = None,
     label_column: str | None = None,
 ) -> Table:
     """Text that comes through a pipe: ``csv``, ``tsv`` or ``fps``. Its pieces are read once."""
-    wanted = Wanted(None, id_column, label_column)
+    wanted = Wanted(None if columns is None else tuple(map(str, columns)), id_column, label_column)
     if kind == "fps":
         return fps_table(PipedLines(file), wanted)
     return text_table(PipedLines(file), "\t" if kind == "tsv" else ",", wanted)
