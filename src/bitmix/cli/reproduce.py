@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from bitmix.cli.output import Json, print_json
+
 
 def reproduce(
     name: Annotated[str, typer.Argument(help="fig1 … fig8, table1 … table3, all, or list.")],
@@ -26,6 +28,7 @@ def reproduce(
     export: Annotated[
         Path | None, typer.Option(help="All stored runs into this .csv or .parquet.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Make a figure or table of the paper again, from runs that are kept.
 
@@ -40,15 +43,19 @@ def reproduce(
             note = "  (--images)" if artefact.needs_images else ""
             typer.echo(f"{artefact.name:<8}{artefact.title}{note}")
         return
-    start = time.monotonic()
+    start, made = time.monotonic(), []
     try:
         for artefact, paths in experiments.reproduce(
             name, out, runs=runs, quick=quick, jobs=jobs, images=images, seed=seed, export=export
         ):
             seconds, start = time.monotonic() - start, time.monotonic()
             endings = " ".join(path.suffix for path in paths)
-            typer.echo(f"{artefact.name:<8}{out / artefact.name} {endings}  {seconds:.1f} s")
-        if images is None and (name == "all" or experiments.ARTEFACTS[name].needs_images):
+            made.append({"name": artefact.name, "files": list(map(str, paths)), "seconds": seconds})
+            if not as_json:
+                typer.echo(f"{artefact.name:<8}{out / artefact.name} {endings}  {seconds:.1f} s")
+        if as_json:
+            print_json({"made": made})
+        elif images is None and (name == "all" or experiments.ARTEFACTS[name].needs_images):
             typer.echo("digits of scikit-learn stood in for images: give --images for your own")
     except experiments.CellError as error:
         typer.echo(f"bitmix: {error}", err=True)
