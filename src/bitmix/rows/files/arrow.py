@@ -13,6 +13,8 @@ from bitmix.kernels.bits import Words, pack
 from bitmix.rows.files import table
 from bitmix.rows.files.table import Picked, Piece, Stream, Table, Wanted, library, packed_octets
 
+_BUFFERS = 1 << 24  # bytes, of all columns together
+
 Batches = Callable[[Sequence[str], int], Iterator[Any]]
 """Record batches of the columns with these names, of about so many rows."""
 
@@ -21,11 +23,15 @@ def open_parquet(path: Path, wanted: Wanted) -> Table:
     """A Parquet file."""
     parquet = library("pyarrow.parquet", "files", path)
 
-    def opened() -> Any:
-        return parquet.ParquetFile(path, memory_map=True)  # else a row group is loaded whole
+    def opened(columns: int = 1) -> Any:
+        """Not mapped, so that a file that shrinks is an error; without a buffer for each column
+        pyarrow would load a row group whole.
+        """
+        buffer = min(max(_BUFFERS // columns, 1 << 12), 1 << 20)
+        return parquet.ParquetFile(path, buffer_size=buffer, pre_buffer=False)
 
     def batches(columns: Sequence[str], rows: int) -> Iterator[Any]:
-        with _errors_named(path), opened() as file:
+        with _errors_named(path), opened(len(columns)) as file:
             yield from file.iter_batches(rows, columns=list(columns), use_threads=False)
 
     with _errors_named(path), opened() as file:
