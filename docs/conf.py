@@ -45,13 +45,9 @@ html_title = "bitmix"
 html_static_path = ["_static"]
 html_css_files = ["bitmix.css"]
 autosummary_generate = True
-numpydoc_show_class_members = True
-numpydoc_show_inherited_class_members = {
-    "bitmix.TemplateMixture": True,
-    "bitmix.TwoRoundEM": True,
-    "bitmix.ClassicEM": True,
-}
-numpydoc_class_members_toctree = False
+toc_object_entries_show_parents = "hide"
+templates_path = ["_templates"]
+numpydoc_show_class_members = False  # the template of classes shows them, in full
 exclude_patterns = ["_build", "gallery/**/*.ipynb"]
 html_sidebars = {page.stem: [] for page in Path(__file__).parent.glob("*.rst")}
 html_sidebars.pop("api")  # it has pages below it
