@@ -51,4 +51,5 @@ numpydoc_show_class_members = False  # the template of classes shows them, in fu
 exclude_patterns = ["_build", "gallery/**/*.ipynb"]
 html_sidebars = {page.stem: [] for page in Path(__file__).parent.glob("*.rst")}
 html_sidebars.pop("api")  # it has pages below it
+html_sidebars["gallery/*"] = []
 default_role = "code"

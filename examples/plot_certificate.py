@@ -52,15 +52,14 @@ def distances(X, labels):
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained", sharey=True)
 for ax, fit, rows in zip(axes, (model, hard_model), (X, hard), strict=True):
     certificate = fit.certify(rows)
-    for values, name in zip(distances(rows, fit.predict(rows)), ("one group", "two"), strict=True):
-        ax.hist(
-            values, bins=np.arange(20, 190, 3), alpha=0.7, density=True, label=f"rows of {name}"
-        )
+    within, between = distances(rows, fit.predict(rows))
+    ax.hist(within, bins=range(20, 190, 3), alpha=0.7, density=True, label="rows of one group")
+    ax.hist(between, bins=range(20, 190, 3), alpha=0.7, density=True, label="rows of two groups")
     needed = next(part.needs for part in certificate.parts if part.name == "partition")
     ax.axvline(needed, color="black", ls="--", lw=1.2)
     ax.set(title="issued" if certificate.issued else "not issued", yticks=[])
     ax.set(xlabel="bits in which two rows differ")
-axes[0].legend(frameon=False, loc="upper left")
+figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
 
 # %%
 # What to do? The certificate says it: less noise, or more columns of the same kind, over which

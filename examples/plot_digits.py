@@ -36,8 +36,8 @@ figure.suptitle("Share of ink in each group, heaviest group first")
 
 # %%
 # The names above come from the true digits, which the fit never saw. Several groups are one digit
-# nearly without exception. Others are mixed, and some digits are spread over two groups: people
-# write them in two ways.
+# nearly without exception. The largest is mixed, and 1s are spread over two groups: people write
+# them in two ways.
 #
 # Which digits is it least sure of? ``margins`` is the log of the odds between the best and the
 # second best group.
