@@ -1,8 +1,11 @@
 """Sphinx settings."""
 
+import os
 import sys
 from pathlib import Path
 
+# Sums of floats in scikit-learn's k-means depend on the number of threads; so would the pages.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parent))
 
 project = "bitmix"
@@ -50,6 +53,5 @@ templates_path = ["_templates"]
 numpydoc_show_class_members = False  # the template of classes shows them, in full
 exclude_patterns = ["_build", "gallery/**/*.ipynb"]
 html_sidebars = {page.stem: [] for page in Path(__file__).parent.glob("*.rst")}
-html_sidebars.pop("api")  # it has pages below it
 html_sidebars["gallery/*"] = []
 default_role = "code"

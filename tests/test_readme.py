@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import bitmix
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
@@ -43,3 +45,11 @@ def test_examples_of_the_documentation(page, planted, tmp_path, monkeypatch):
         warnings.simplefilter("ignore")
         for block in blocks:
             exec(re.sub(r"^    ", "", block, flags=re.MULTILINE), names)
+
+
+def test_every_public_name_is_in_the_reference():
+    listed = set((ROOT / "docs" / "api.rst").read_text().split())
+    for module in (bitmix.datasets, bitmix.features, bitmix.plots, bitmix.report, bitmix.theory):
+        assert set(module.__all__) <= listed, module.__name__
+    own = {name for name in bitmix.__all__ if isinstance(getattr(bitmix, name), type)}
+    assert own <= listed
