@@ -28,7 +28,7 @@ docs: .venv/.have-docs  ## the documentation site, warnings are errors
 	@echo "open docs/_build/html/index.html"
 
 clean:
-	rm -rf .venv docs/_build docs/api/generated
+	rm -rf .venv docs/_build docs/api/generated docs/gallery
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
