@@ -1,8 +1,11 @@
 """The commands on files: fit, predict, inspect, certify."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pandas as pd
@@ -164,6 +167,100 @@ def test_fit_writes_a_report(folder, tmp_path):
     again = bitmix("fit", folder / "rows.bits", "-k", "3", "--report", page)
     assert again.returncode == 2
     assert "--force" in again.stderr
+
+
+def test_no_file_is_overwritten_by_mistake(folder, tmp_path):
+    before = (folder / "rows.bits").read_bytes()
+    for arguments in [
+        ("fit", folder / "rows.bits", "-k", "2", "-o", folder / "rows.bits", "--force"),
+        ("fit", folder / "rows.bits", "-k", "2", "-o", "x.html", "--report", "x.html"),
+        ("fit", folder / "rows.bits", "-k", "2", "-o", "x", "--checkpoint", "x"),
+        ("predict", folder / "my.model", folder / "rows.csv", "-o", folder / "rows.csv", "--force"),
+    ]:
+        done = bitmix(*arguments, cwd=tmp_path)
+        assert done.returncode == 2
+        assert "is given twice" in done.stderr
+    assert (folder / "rows.bits").read_bytes() == before
+    assert not list(tmp_path.iterdir())
+    done = bitmix("fit", folder / "rows.bits", "-k", "2", "-o", "/dev/null", "--force")
+    assert done.returncode == 2
+    assert "is no file" in done.stderr
+
+
+def test_a_report_that_fails_does_not_take_the_model_along(folder, tmp_path):
+    code = (
+        "import sys; sys.modules['jinja2'] = None\n"
+        "from bitmix.__main__ import main\n"
+        f"sys.argv = ['bitmix', 'fit', {str(folder / 'rows.bits')!r}, '-k', '3', '-o', 'm', "
+        "'--report', 'r.html']\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == "bitmix: this needs jinja2: pip install 'bitmix[plot]'\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_small_tables_with_a_noise_level_for_each_cell(tmp_path):
+    table = pd.DataFrame({"[/b]": ["x", "y"] * 60, "a": [0, 1] * 60, "b": [1, 0] * 60})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    options = ("--noise-model", "cell", "--label-column", "[/b]")
+    done = bitmix("fit", tmp_path / "t.csv", "-k", "2", *options)
+    assert done.returncode == 0, done.stderr
+    assert "against column '[/b]'" in done.stdout
+
+
+def test_answers_are_printed_in_any_encoding(folder):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = bitmix("fit", folder / "rows.bits", "-k", "3", env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "certificate: issued at ? = 0.05" in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_command_that_is_ended_leaves_nothing(tmp_path, number):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bitmix", "convert", "-", "-o", str(tmp_path / "o.bits")],
+        stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    process.stdin.write(b"a,b\n" + b"0,1\n" * 600_000)
+    process.stdin.flush()
+    for _ in range(200):
+        if list(tmp_path.iterdir()):
+            break
+        time.sleep(0.05)
+    assert list(tmp_path.iterdir())
+    process.send_signal(number)
+    process.communicate()
+    assert process.returncode == 128 + number
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["row", "label", "probability"])
+def test_ids_may_have_any_name(tmp_path, name):
+    table = pd.DataFrame({name: ["m0", "m1"] * 60, "a": [0, 1] * 60, "b": [1, 0] * 60})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    columns = ("--id-column", name)
+    assert bitmix("fit", tmp_path / "t.csv", "-k", "2", *columns, "-o", tmp_path / "m").stderr == ""
+    target = tmp_path / "o.parquet"
+    assert bitmix("predict", tmp_path / "m", tmp_path / "t.csv", "-o", target).returncode == 0
+    found = pd.read_parquet(target)
+    assert found.columns.tolist() == ["row" if name == "row" else "id", "label", "probability"]
+    assert found.iloc[:, 0].tolist() == ["m0", "m1"] * 60
+
+
+def test_a_cluster_looks_at_columns_as_we_do(folder, tmp_path):
+    pd.DataFrame({"label": [0, 1] * 60, "a": [0, 1] * 60, "b": [1, 0] * 60}).to_parquet(
+        tmp_path / "t.parquet"
+    )
+    arguments = ("fit", tmp_path / "t.parquet", "-k", "2", "--cluster", "local")
+    assert "column 'label'" in bitmix(*arguments).stderr
+    told = bitmix(*arguments, "--label-column", "label").stdout
+    assert "purity 1.0000" in told
+    wrong = bitmix("fit", folder / "rows.bits", "-k", "2", "--id-column", "x", "--cluster", "local")
+    assert wrong.returncode == 2
+    assert "'x'" in wrong.stderr or "--id-column x" in wrong.stderr
 
 
 @pytest.mark.parametrize(("options", "text"), [

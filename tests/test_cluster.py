@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 
 from bitmix import BitMatrix, ClassicEM, TemplateMixture, TwoRoundEM
 from bitmix.datasets import make_templates, sample_mixture
@@ -223,11 +224,31 @@ def test_what_a_cluster_cannot_do_is_said(dense):
         model.predict(lazy[:, :50])
 
 
-def test_a_checkpoint_serves_a_cluster_too(tmp_path, X, dense):
+def test_a_checkpoint_serves_a_cluster_too(tmp_path, monkeypatch, X, dense):
+    monkeypatch.setattr("bitmix.em.checkpoint._WORTH", 0)
     lazy, path = da.from_array(dense, chunks=(4000, N)), tmp_path / "c"
     model = TwoRoundEM(3, rounds=3, random_state=0).fit(lazy, checkpoint=path)
     assert same(model, TwoRoundEM(3, rounds=3, random_state=0).fit(lazy, checkpoint=path))
     assert same(model, fitted(ESTIMATORS[0], X))
+    other = da.from_array(dense, chunks=(777, 50))  # cut otherwise, the same rows
+    assert same(model, TwoRoundEM(3, rounds=3, random_state=0).fit(other, checkpoint=path))
+    changed = dense.copy()
+    changed[4321, 7] ^= 1
+    for rows in (changed, dense[::-1]):
+        with pytest.raises(InputError, match="checkpoint of another fit: its data was"):
+            TwoRoundEM(3, rounds=3, random_state=0).fit(
+                da.from_array(rows, chunks=(4000, N)), checkpoint=path
+            )
+
+
+def test_chunks_may_be_sparse(X, dense):
+    lazy = da.from_array(dense, chunks=(5000, N)).map_blocks(scipy.sparse.csr_array)
+    assert same(fitted(ESTIMATORS[0], X), fitted(ESTIMATORS[0], lazy))
+
+
+def test_a_table_may_name_its_columns_as_it_likes():
+    table = pd.DataFrame({"map_reduce": [0, 1] * 50, "__dask_graph__": [1, 0] * 50})
+    assert TemplateMixture(2, random_state=0).fit(table).predict(table).tolist() == [0, 1] * 50
 
 
 def test_a_file_changed_under_the_workers_is_noticed(tmp_path, X):

@@ -11,11 +11,19 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from bitmix import BitMatrix, ClassicEM, TemplateMixture, TwoRoundEM
 from bitmix.datasets import make_templates, sample_mixture
 from bitmix.em import checkpoint as checkpoints
 from bitmix.errors import FileFormatError, InputError
+from bitmix.rows import bitfile
+
+
+@pytest.fixture(autouse=True)
+def keep_every_pass(monkeypatch):
+    """Passes over a few thousand rows are too short to be kept otherwise."""
+    monkeypatch.setattr(checkpoints, "_WORTH", 0)
 
 
 def planted(m=3000, n=150, k=3, noise=0.1):
@@ -213,6 +221,39 @@ def test_a_fitted_model_goes_on_with_new_pieces():
     assert len(model.history_) == 3
 
 
+def test_a_short_pass_is_not_worth_keeping(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "_WORTH", 60)
+    X, path = planted(), tmp_path / "c"
+    model = TwoRoundEM(3, random_state=0).fit(X, checkpoint=path)
+    assert path.stat().st_size < 2000
+    assert same(model, TwoRoundEM(3, random_state=0).fit(X, checkpoint=path))
+
+
+def test_until_a_round_is_finished_nothing_is_fitted():
+    X = planted(400)
+    model = TwoRoundEM(3, n_seeds=20, random_state=0).partial_fit(X)
+    for _ in range(2):
+        with pytest.raises(NotFittedError):
+            model.predict(X)
+        model.finish_round().partial_fit(X)
+    assert len(model.predict(X)) == 400
+
+
+def test_a_refused_piece_leaves_a_model_as_it_was():
+    X = planted(400)
+    model = TwoRoundEM(3, n_seeds=20, random_state=0).fit(X)
+    with pytest.raises(InputError, match="columns"):
+        model.partial_fit(np.zeros((4, 12)), seeds=np.zeros((3, 11)))
+    assert len(model.predict(X)) == 400
+
+
+def test_many_names_of_columns(tmp_path):
+    names = [f"a rather long name of column number {i}" for i in range(1_700_000)]
+    with bitfile.writing(tmp_path / "wide.bits", len(names), names) as writer:
+        writer.append(np.zeros((1, -(-len(names) // 64)), dtype=np.uint64))
+    assert BitMatrix.open(tmp_path / "wide.bits").feature_names == tuple(names)
+
+
 def test_wrong_use_of_pieces():
     X = planted(400)
     model = TwoRoundEM(3, n_seeds=20, random_state=0)
@@ -303,6 +344,8 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
     with pytest.raises(FileFormatError, match="not a bitmix checkpoint"):
         TwoRoundEM(3, random_state=0).fit(X, checkpoint=tmp_path / "photo.png")
     assert (tmp_path / "photo.png").read_bytes() == b"\x89PNG and so on"
+    with pytest.raises(FileExistsError, match="is no file"):
+        TwoRoundEM(3, random_state=0).fit(X, checkpoint=tmp_path)
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         TwoRoundEM(3, random_state=0).fit(X, checkpoint=tmp_path / "no" / "c")
 
@@ -347,7 +390,7 @@ KILLED = """
 import sys, numpy as np
 from bitmix import BitMatrix, TwoRoundEM
 from bitmix.em import checkpoint
-checkpoint._SECONDS = 0
+checkpoint._SECONDS = checkpoint._WORTH = 0
 print("fitting", flush=True)
 model = TwoRoundEM(3, rounds=12, n_init=4, random_state=0)
 model.fit(BitMatrix.open(sys.argv[1]), checkpoint=sys.argv[2])

@@ -51,8 +51,11 @@ class ByPieces(FittedTemplates, Generic[M]):
         rows = self._pieces_rows(X)
         if self._open is None:
             fresh = seeds is not None or not hasattr(self, "templates_")
-            self._check_columns(X, rows, reset=fresh)
+            if not fresh:
+                self._check_columns(X, rows, reset=False)
             self._open = self._begin(rows, seeds) if fresh else self._go_on()
+            if fresh:
+                self._check_columns(X, rows, reset=True)
         else:
             if seeds is not None:
                 raise InputError("seeds start a fit: give them with the first piece only")

@@ -363,5 +363,5 @@ class ClassicEM(PaperMixture):
 
     def _moved(self, done: OpenRound[Mixture], statistics: Statistics) -> OpenRound[Mixture]:
         moved = super()._moved(done, statistics)
-        self.n_iter_ = len(moved.history)
+        self.n_iter_, self.converged_ = len(moved.history), False
         return moved

@@ -24,6 +24,7 @@ from bitmix.mixture import Floats
 from bitmix.randomness import seed_of, stream
 from bitmix.rows import Rows, as_rows
 from bitmix.rows.packed import BitMatrix
+from bitmix.rows.protocol import is_lazy
 
 
 class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -45,6 +46,9 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
     label_column_: str | None = None
 
     _fitted_numbers: tuple[str, ...] = ("noise_", "seed_", "n_features_in_")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "templates_")
 
     def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int64]:
         """Fit, then the labels of the same rows: equals ``fit(X).predict(X)``."""
@@ -226,7 +230,7 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
         scikit-learn knows tables and arrays; what is packed or on a cluster tells its own names.
         """
-        if not hasattr(X, "feature_names") and not hasattr(X, "__dask_graph__"):
+        if not hasattr(X, "feature_names") and not is_lazy(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return
         n, names = int(X.shape[1]), getattr(rows, "feature_names", None)
@@ -272,7 +276,7 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
             if name in ("init", "seeds") and value is not None:
                 owner[name] = as_rows(value).fingerprint()
             elif name != "random_state":
-                owner[name] = repr(value)
+                owner[name] = repr(value.item() if isinstance(value, np.generic) else value)
         with Checkpoint(checkpoint, owner) as file:
             yield CheckpointedRows(rows, file)
 

@@ -26,7 +26,7 @@ from bitmix.noisy import NoiseModel
 from bitmix.progress import progress
 from bitmix.randomness import seed_of, stream
 from bitmix.rows import Rows
-from bitmix.rows.protocol import as_incomplete_rows
+from bitmix.rows.protocol import as_incomplete_rows, brought
 from bitmix.template_mixture import number_of_seeds
 
 if TYPE_CHECKING:
@@ -152,6 +152,7 @@ def select_components(
     most = checks.whole(max_rows, "max_rows", least=1)
     if rows.shape[0] > most:
         rows = rows.chosen(seeds.indices(rows.shape[0], most, stream(seed, "sample")))
+    rows = brought(rows, most)
     wanted = sorted({checks.components(k, rows.shape[0]) for k in k_range})
     if not wanted:
         raise InputError("k_range must hold at least one number of templates, got none")

@@ -19,7 +19,7 @@ from bitmix.mixture import Floats
 from bitmix.noisy import NoisyTemplates, as_noise_model
 from bitmix.randomness import stream
 from bitmix.rows import Rows
-from bitmix.rows.protocol import as_incomplete_rows
+from bitmix.rows.protocol import as_incomplete_rows, brought
 
 _SEEDS = 256
 _ROWS_A_SEED = 8  # condition 2 of Theorem 1: m ≥ 8l
@@ -182,7 +182,7 @@ class TemplateMixture(ByPieces[NoisyTemplates]):
             sample = self._sample(kept, k, number_of_seeds(rows.shape[0], k, w_min, delta), rng)
             n_seeds = number_of_seeds(sample.shape[0], k, w_min, delta)
             fit = fit_templates(sample, k, SeededRound.of(sample, n_seeds, rng), settings, rng)
-            if sample is not kept:
+            if sample.shape[0] < rows.shape[0]:
                 fit = on_all_rows(kept, fit, settings.noise_model)
         return fit, seed, n_seeds, sample.shape[0]
 
@@ -193,7 +193,7 @@ class TemplateMixture(ByPieces[NoisyTemplates]):
         else:
             most = checks.whole(self.round_one_rows, "round_one_rows", least=k)
         if rows.shape[0] <= most:
-            return rows
+            return brought(rows, most)
         return rows.chosen(seeds.indices(rows.shape[0], most, rng))
 
     def _keep(self, fit: TemplateFit, seed: int, n_seeds: int, sample: int) -> None:

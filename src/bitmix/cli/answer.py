@@ -72,7 +72,7 @@ def show(
     """The answer, for people."""
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(
         f"{answer['rows']:,} rows, {answer['columns']:,} columns, density {answer['density']:.3f}, "
         f"{answer['n_components']} templates"
@@ -88,17 +88,17 @@ def show(
             f"purity {answer['purity']:.4f}, entropy {answer['entropy']:.4f} against {classes}"
         )
     if "certificate" in answer:
-        console.print(_verdict(answer["certificate"]), markup=False)
+        console.print(_verdict(answer["certificate"]))
     for what, path in files.items():
         if path is not None:
-            console.print(f"{what} in {path}", markup=False, soft_wrap=True)
+            console.print(f"{what} in {path}", soft_wrap=True)
     if data is not None:
         then = (
             f"bitmix fit {data} -k {answer['n_components']} -o my.model"
             if files["model"] is None
             else "  |  ".join(f"bitmix {do} {files['model']} {data}" for do in NEXT)
         )
-        console.print(f"next: {then}", markup=False, soft_wrap=True)
+        console.print(f"next: {then}", soft_wrap=True)
 
 
 def templates(answer: dict[str, Any]) -> Any:
@@ -115,7 +115,7 @@ def templates(answer: dict[str, Any]) -> Any:
 
 def noise_line(answer: dict[str, Any]) -> str:
     noise = answer["noise"]
-    levels = [noise] if isinstance(noise, float) else list(noise)
+    levels = [noise] if isinstance(noise, float) else noise.ravel().tolist()
     return f"noise {', '.join(f'{level:.3g}' for level in levels)}"
 
 

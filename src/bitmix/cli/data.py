@@ -1,5 +1,6 @@
 """What the commands read: a folder of images or a file of rows, here or on a cluster."""
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,11 +58,27 @@ def is_images(path: Path) -> bool:
 
 @contextmanager
 def cluster(address: str) -> Iterator[None]:
-    """Workers: of this machine, or those of a scheduler."""
-    from dask.distributed import Client, LocalCluster
+    """Workers: of this machine, or those of a scheduler. What fails on one is told in a line."""
+    try:
+        with _cluster(address):
+            yield
+    except (ValueError, OSError, ModuleNotFoundError):
+        raise
+    except Exception as error:
+        raise ValueError(f"a worker could not do its part: {error}") from None
+
+
+@contextmanager
+def _cluster(address: str) -> Iterator[None]:
+    from distributed import Client, LocalCluster
 
     if address == "local":
-        with LocalCluster(threads_per_worker=1, dashboard_address=":0") as workers, Client(workers):
+        with (
+            LocalCluster(
+                threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
+            ) as workers,
+            Client(workers),
+        ):
             yield
         return
     if "://" not in address:
@@ -80,21 +97,21 @@ def read_on_cluster(path: Path, id_column: str | None, label_column: str | None)
     from bitmix.rows.files import ending
 
     kind = ending(path)
-    if kind == ".bits" and id_column is None and label_column is None:
+    if kind in (".bits", ".zarr", ".parquet"):  # the same checks as here: what is a feature
+        table = opened(path, id_column=id_column, label_column=label_column)
+    if kind == ".bits":
         return Data(ClusterRows.of_file(path))
     if kind == ".zarr":
         import dask.array
 
         return Data(ClusterRows.of_array(dask.array.from_zarr(str(path))))
-    if kind == ".parquet":
+    if kind == ".parquet" and table.names is not None:
         import dask.dataframe
 
-        table = dask.dataframe.read_parquet(path)
-        apart = [name for name in (id_column, label_column) if name is not None]
-        missing = [name for name in apart if name not in table.columns]
-        if missing:
-            raise ValueError(f"{path} has no column {missing[0]!r}")
-        return Data(ClusterRows.of_array(table.drop(columns=apart)))
+        whole = dask.dataframe.read_parquet(path)
+        rows = ClusterRows.of_array(whole[list(table.names)])
+        truth = None if label_column is None else list(map(str, whole[label_column].compute()))
+        return Data(rows, None, truth, f"column {label_column!r}")
     raise ValueError(
         f"workers read .bits, .zarr and .parquet, got {path}: bitmix convert it to .bits first"
     )

@@ -9,7 +9,16 @@ import typer
 
 from bitmix.cli import answer as answers
 from bitmix.cli.data import Data, cluster, is_images, read_file, read_images, read_on_cluster
-from bitmix.cli.output import Force, IdColumn, Json, LabelColumn, Quiet, print_json, writable
+from bitmix.cli.output import (
+    Force,
+    IdColumn,
+    Json,
+    LabelColumn,
+    Quiet,
+    distinct,
+    print_json,
+    writable,
+)
 from bitmix.cli.sketch import CellSize, Orientations, Skip, Threshold, skipped
 
 MOST_COMPONENTS = 20
@@ -73,6 +82,7 @@ def fit(
     for path, endings in ((output, ()), (report, (".html",)), (sheet, (".png", ".svg"))):
         if path is not None:
             writable(path, force, *endings)
+    distinct(data, output, report, sheet, checkpoint)
     with nullcontext() if on is None else cluster(on):
         if is_images(data):
             if id_column is not None or label_column is not None or on is not None:
@@ -90,6 +100,8 @@ def fit(
         model = _estimator(method, wanted, str(noise_model), rounds, starts, seed)
         model.fit(found.rows, checkpoint=checkpoint)
         model.id_column_, model.label_column_ = id_column, label_column
+        if output is not None:
+            model.save(output)  # first of all: what follows may fail
         certified = answers.certified(model, found) if certificate else None
         answer = answers.about(model, found, certified)
         if report is not None:
@@ -99,8 +111,6 @@ def fit(
 
         geometry, labels = found.transformer.geometry_, model.predict(found.rows)
         save_sheet(sheet, found.images, labels, model.means_, geometry, found.truth)
-    if output is not None:
-        model.save(output)
     if as_json:
         print_json(answer)
     elif not quiet:

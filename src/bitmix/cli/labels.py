@@ -15,18 +15,22 @@ Write = Callable[[Sequence[Any], Any, Any], None]
 
 ENDINGS = (".csv", ".tsv", ".parquet", ".npy")
 _NPY_HEADER = 128
+_GROUP_ROWS = 100_000  # of a Parquet file; each group costs a footer
 
 
 @contextmanager
-def writing(target: Path | None, name: str) -> Iterator[Write]:
-    """Something to write labels with; `name` is the column of ids. None: CSV, as one reads it."""
+def writing(target: Path | None, ids: str | None) -> Iterator[Write]:
+    """Something to write labels with; rows are numbered unless there is a column of ids, whose
+    name this is. No target: CSV, as one reads it.
+    """
+    name = "row" if ids is None else "id" if ids in ("label", "probability") else ids
     if target is None:
         yield _text(sys.stdout, ",", name)
         return
     kind = target.suffix.lower()
     with atomic_write(target) as file:
         if kind == ".parquet":
-            with _parquet(file, name) as write:
+            with _parquet(file, name, numbered=ids is None) as write:
                 yield write
         elif kind == ".npy":
             with _npy(file) as write:
@@ -51,21 +55,30 @@ def _text(file: Any, separator: str, name: str) -> Write:
 
 
 @contextmanager
-def _parquet(file: IO[bytes], name: str) -> Iterator[Write]:
+def _parquet(file: IO[bytes], name: str, *, numbered: bool) -> Iterator[Write]:
     import pyarrow
     from pyarrow import parquet
 
-    kind = pyarrow.int64() if name == "row" else pyarrow.string()
+    kind = pyarrow.int64() if numbered else pyarrow.string()
     schema = pyarrow.schema(
         [(name, kind), ("label", pyarrow.int64()), ("probability", pyarrow.float64())]
     )
+    waiting: list[Any] = []
     with parquet.ParquetWriter(file, schema) as writer:
+
+        def flush() -> None:
+            if waiting:
+                writer.write_table(pyarrow.concat_tables(waiting))
+                waiting.clear()
 
         def write(ids: Sequence[Any], labels: Any, probabilities: Any) -> None:
             columns = [list(ids), labels, probabilities]
-            writer.write_table(pyarrow.table(columns, schema=schema))
+            waiting.append(pyarrow.table(columns, schema=schema))
+            if sum(map(len, waiting)) >= _GROUP_ROWS:
+                flush()
 
         yield write
+        flush()
 
 
 @contextmanager

@@ -33,6 +33,17 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def distinct(*paths: Path | None) -> None:
+    """No file may be read and written, or written twice."""
+    seen: dict[Path, Path] = {}
+    for path in paths:
+        if path is None:
+            continue
+        if path.resolve() in seen:
+            raise ValueError(f"{path} is given twice: give each file a name of its own")
+        seen[path.resolve()] = path
+
+
 def writable(path: Path, force: bool, *endings: str) -> Path:
     """The path, unless its ending is wrong, its folder missing, or something would be lost."""
     if endings and path.suffix.lower() not in endings:

@@ -8,7 +8,7 @@ import typer
 
 from bitmix.cli.data import is_images, table_for
 from bitmix.cli.labels import ENDINGS, writing
-from bitmix.cli.output import Force, IdColumn, Json, Quiet, print_json, writable
+from bitmix.cli.output import Force, IdColumn, Json, Quiet, distinct, print_json, writable
 
 
 def predict(
@@ -41,7 +41,8 @@ def predict(
     target = None if output == "-" else Path(output)
     if target is not None:
         writable(target, force, *ENDINGS)
-    name = (id_column or fitted.id_column_ or "id") if table.has_ids else "row"
+        distinct(model, data, target)
+    name = (id_column or fitted.id_column_ or "id") if table.has_ids else None
     members = np.zeros(len(fitted.weights_), dtype=np.int64)
     rows = 0
     with writing(target, name) as write:

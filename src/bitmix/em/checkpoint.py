@@ -32,16 +32,20 @@ from bitmix.rows.protocol import A, Layout
 MAGIC = b"BITMIXCK"
 VERSION = 1
 _MOST_BYTES = 1 << 36
+_HEAD = 40  # bytes of a record before the pass: its length and SHA-256
 _SECONDS = 0.5  # of work that a kill may lose beside the pass under way
+_WORTH = 0.02  # seconds of a pass that is kept; a shorter one is sooner made again than read
 
 
 class Checkpoint:
     """The file. Use as a context manager: at the end it is written out and closed."""
 
     def __init__(self, path: str | os.PathLike[str], owner: dict[str, Any]) -> None:
-        self._path = Path(path)
-        self._passes: dict[str, bytes] = {}
-        self._pending: list[bytes] = []
+        self._path, owner = Path(path), {"version": VERSION, **owner}
+        if self._path.exists() and not self._path.is_file():
+            raise FileExistsError(f"{self._path} is no file: give another name for the checkpoint")
+        self._places: dict[str, tuple[int, int]] = {}  # where the pass is in the file, how long
+        self._pending: dict[str, bytes] = {}
         self._written = time.monotonic()
         if not self._path.parent.is_dir():
             raise FileNotFoundError(
@@ -69,7 +73,11 @@ class Checkpoint:
 
     def recall(self, key: str) -> Any:
         """What a pass gave, or None."""
-        payload = self._passes.get(key)
+        payload = self._pending.get(key)
+        if payload is None and key in self._places:
+            place, length = self._places[key]
+            self._file.seek(place)
+            payload = self._file.read(length)
         if payload is None:
             return None
         try:
@@ -79,18 +87,22 @@ class Checkpoint:
 
     def keep(self, key: str, value: Any) -> None:
         """Remember what a pass gave."""
-        payload = _encoded(key, value)
-        self._passes[key] = payload
-        self._pending.append(_record(payload))
+        self._pending[key] = _encoded(key, value)
         if time.monotonic() - self._written >= _SECONDS:
             self._flush()
 
     def _flush(self) -> None:
-        if self._pending:
-            self._file.write(b"".join(self._pending))
+        try:
+            for key, payload in self._pending.items():
+                at = self._file.seek(0, os.SEEK_END)
+                self._file.write(_record(payload))
+                self._places[key] = at + _HEAD, len(payload)
             self._file.flush()
             os.fsync(self._file.fileno())
-            self._pending.clear()
+        except OSError as error:
+            error.filename = str(self._path)  # a write does not know where it writes to
+            raise
+        self._pending.clear()
         self._written = time.monotonic()
 
     def _lock(self) -> None:
@@ -123,7 +135,8 @@ class Checkpoint:
         good = self._file.tell()
         while (payload := self._next(size)) is not None:
             try:
-                self._passes[str(_skeleton(payload)["key"])] = payload
+                place = self._file.tell() - len(payload), len(payload)
+                self._places[str(_skeleton(payload)["key"])] = place
             except (ValueError, KeyError, TypeError, RecursionError):
                 raise self._damaged() from None
             good = self._file.tell()
@@ -132,9 +145,9 @@ class Checkpoint:
 
     def _next(self, size: int) -> bytes | None:
         """The next record, or None where none is whole."""
-        head = self._file.read(40)
+        head = self._file.read(_HEAD)
         length = int.from_bytes(head[:8], "little")
-        if len(head) < 40 or length > min(size - self._file.tell(), _MOST_BYTES):
+        if len(head) < _HEAD or length > min(size - self._file.tell(), _MOST_BYTES):
             return None
         payload = self._file.read(length)
         return payload if hashlib.sha256(payload).digest() == head[8:] else None
@@ -161,7 +174,7 @@ def seed_in(path: str | os.PathLike[str]) -> int | None:
     """The seed of the fit whose checkpoint this is, if there is one."""
     try:
         with open(path, "rb") as file:
-            start = file.read(len(MAGIC) + 40)
+            start = file.read(len(MAGIC) + _HEAD)
             length = int.from_bytes(start[len(MAGIC) : len(MAGIC) + 8], "little")
             seed = json.loads(file.read(min(length, 1 << 26)))["seed"]
     except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
@@ -183,6 +196,10 @@ class CheckpointedRows:
     def layout(self) -> Layout:
         return self._rows.layout
 
+    @property
+    def remote(self) -> bool:
+        return self._rows.remote
+
     def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
         return self._rows.take(indices)
 
@@ -199,8 +216,10 @@ class CheckpointedRows:
         known: A | None = self._checkpoint.recall(key)
         if known is not None:
             return known
+        start = time.monotonic()
         value = self._rows.map_reduce(function, block_cells=block_cells, workers=workers)
-        self._checkpoint.keep(key, value)
+        if time.monotonic() - start >= _WORTH:
+            self._checkpoint.keep(key, value)
         return value
 
     def map_rows(

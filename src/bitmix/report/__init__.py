@@ -17,6 +17,7 @@ from bitmix.report import page
 from bitmix.report.facts import gather
 from bitmix.rows import Rows
 from bitmix.rows.packed import BitMatrix
+from bitmix.rows.protocol import is_lazy
 from bitmix.select import Selection
 
 __all__ = ["write"]
@@ -126,6 +127,6 @@ def _one_a_row(values: Any, name: str, m: int) -> Sequence[Any] | None:
 def _index_of(X: Any) -> Any:
     """The row names of a pandas table, unless they are only numbers from 0."""
     index = getattr(X, "index", None)
-    if index is None or callable(index) or len(index) != len(X):
+    if index is None or callable(index) or is_lazy(X) or len(index) != len(X):
         return None
     return None if list(index[:2]) == [0, 1][: len(index)] else index

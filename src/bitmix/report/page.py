@@ -80,7 +80,9 @@ def _template() -> Any:
     try:
         import jinja2
     except ImportError:
-        raise ImportError("the report needs jinja2: pip install 'bitmix[plot]'") from None
+        raise ModuleNotFoundError(
+            "the report needs jinja2: pip install 'bitmix[plot]'", name="jinja2"
+        ) from None
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -33,6 +33,8 @@ class AugmentedRows:
     weight_one : int
     """
 
+    remote = False
+
     def __init__(
         self,
         bits: BitMatrix,

@@ -26,7 +26,6 @@ from bitmix.kernels.bits import WORD, Words, padding_is_zero, words_for
 MAGIC = b"BITMIX\r\n"
 VERSION = 1
 _START = len(MAGIC) + 8
-_MAX_HEADER = 1 << 26
 _MAX_COUNT = 1 << 48
 _SMALL = 1 << 24
 _AHEAD = 1 << 24  # bytes the system is asked to fetch while a block is worked on
@@ -167,7 +166,7 @@ def _read_header(path: Path, file: IO[bytes]) -> tuple[int, dict[str, Any]]:
         )
     length = int.from_bytes(start[len(MAGIC) :], "little")
     size = os.fstat(file.fileno()).st_size
-    if len(start) < _START or length > min(_MAX_HEADER, size):
+    if len(start) < _START or length > size:
         raise FileFormatError(f"{path} is damaged: its header cannot be read")
     try:
         header = json.loads(file.read(length))

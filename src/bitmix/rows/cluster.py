@@ -5,7 +5,6 @@ back and are added in a tree. With no cluster about, Dask's threads of this proc
 """
 
 import contextlib
-import hashlib
 import os
 import sys
 import time
@@ -34,6 +33,7 @@ T = TypeVar("T")
 _FAN_IN = 8
 _ATTEMPTS = 6
 _BLOCK_BYTES = 1 << 26
+_HASHED_ROWS = 1 << 14
 
 
 class ClusterRows:
@@ -43,6 +43,8 @@ class ClusterRows:
     """
 
     layout: Layout = PLAIN
+    remote = True
+    """A pass has to be sent out: a few rows are better brought here."""
 
     def __init__(
         self, blocks: Sequence[Delayed], lengths: Sequence[int] | None, n_columns: int,
@@ -61,6 +63,8 @@ class ClusterRows:
             X = X.to_dask_array()
         if X.ndim != 2:
             raise InputError(f"X must have rows and columns, got a Dask array of {X.ndim} axes")
+        if np.isnan(X.shape[1]):
+            raise InputError("X must know how many columns it has: call X.compute_chunk_sizes()")
         n = int(X.shape[1])
         X = X.rechunk({1: n})
         heights = X.chunks[0]
@@ -122,10 +126,14 @@ class ClusterRows:
         return BitMatrix(self.take(indices), self._n_columns)
 
     def fingerprint(self) -> str:
-        """A hash of some rows: the rest is with the workers."""
+        """A hash of every row and its number, added up: the same however the rows are cut."""
+        self._keep()
         m, n = self.shape
-        some = self.take(np.linspace(0, m - 1, min(m, 1024)).astype(np.int64))
-        return f"{m} {n} {hashlib.sha256(some.data).hexdigest()}"
+        assert self._lengths is not None
+        starts = np.cumsum([0, *self._lengths[:-1]]).tolist()
+        parts = map(delayed(_hashed, pure=False), self._blocks, starts)
+        total = sum(_surely(lambda: dask.compute(*parts))) % (1 << 64)
+        return f"{m} {n} {total:016x}"
 
     def map_reduce(
         self, function: Callable[[Words], A], *, block_cells: int = 1, workers: int = 1 << 16
@@ -174,8 +182,23 @@ class ClusterRows:
             self._kept = True
 
 
+def _hashed(words: Words, start: int) -> int:
+    """Σ over rows of a hash of the row and its number, modulo 2^64."""
+    total = 0
+    for first in range(0, len(words), _HASHED_ROWS):
+        some = words[first : first + _HASHED_ROWS]
+        mixed = np.arange(start + first, start + first + len(some), dtype=np.uint64)
+        for column in range(words.shape[1]):  # a step of splitmix64 for each word
+            mixed = (mixed ^ some[:, column]) + np.uint64(0x9E3779B97F4A7C15)
+            mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            mixed ^= mixed >> np.uint64(31)
+        total += int(mixed.sum(dtype=np.uint64))
+    return total
+
+
 def _packed(part: Any, n: int, start: int | None, number: int, binarize: float | None) -> Words:
-    if len(part) == 0:
+    if part.shape[0] == 0:
         return np.empty((0, words_for(n)), dtype=WORD)
     try:
         return to_words(part, binarize, start or 0)[0]

@@ -56,6 +56,7 @@ class BitMatrix:
     """
 
     __hash__ = None  # type: ignore[assignment]
+    remote = False
 
     def __init__(self, words: Words, n_columns: int) -> None:
         words = np.asarray(words)

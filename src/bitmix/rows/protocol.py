@@ -42,6 +42,9 @@ class Rows(Protocol):
     @property
     def layout(self) -> Layout: ...
 
+    @property
+    def remote(self) -> bool: ...
+
     def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
         """The packed rows with these global numbers."""
 
@@ -60,13 +63,28 @@ class Rows(Protocol):
         """What `function` gives for each block of rows, one after the other."""
 
 
+def is_lazy(X: Any) -> bool:
+    """Whether X is an array or table of Dask. Asks the type: a table has columns of any name."""
+    return hasattr(type(X), "__dask_graph__")
+
+
+def _is_remote(X: Any) -> bool:
+    return getattr(type(X), "remote", False) is True
+
+
+def brought(rows: Rows, most: int) -> Rows:
+    """Rows that are elsewhere, if they are no more than so many, here in memory."""
+    m = rows.shape[0]
+    return rows.chosen(np.arange(m)) if rows.remote and m <= most else rows
+
+
 def as_rows(X: Any, binarize: float | None = None) -> Rows:
     """The rows of whatever the user brought, by its type."""
     from bitmix.rows.packed import BitMatrix
 
-    if hasattr(X, "map_reduce") and not isinstance(X, BitMatrix):
+    if _is_remote(X):
         return X  # type: ignore[no-any-return]
-    if hasattr(X, "__dask_graph__"):
+    if is_lazy(X):
         from bitmix.rows.cluster import ClusterRows
 
         return ClusterRows.of_array(X, binarize)
@@ -80,7 +98,7 @@ def as_incomplete_rows(
     from bitmix.rows.augmented import AugmentedRows, fixed_weights
     from bitmix.rows.packed import BitMatrix
 
-    if hasattr(X, "__dask_graph__") or (hasattr(X, "map_reduce") and not isinstance(X, BitMatrix)):
+    if is_lazy(X) or _is_remote(X):
         if mask is not None or sample_weight is not None:
             raise InputError(
                 "mask and sample_weight need rows in memory, X is on a cluster: leave them out, or "
