@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.sparse
+from typer.testing import CliRunner
 
 from bitmix import BitMatrix, TemplateMixture, TwoRoundEM
+from bitmix.cli import app
 from bitmix.em import checkpoint as checkpoints
 from bitmix.errors import FileFormatError, InputError
 from bitmix.models import load_model
@@ -173,6 +175,13 @@ def test_thresholds_beyond_the_type(dtype, threshold):
     with np.errstate(all="raise"):
         found = BitMatrix.from_dense(np.eye(3, dtype=dtype), binarize=threshold).to_dense()
     assert (found == (threshold < 0)).all()
+
+
+def test_a_fit_with_noise_of_few_cells_is_shown(tmp_path):
+    path = fuzz.put(tmp_path / "x.csv", b"0,1\n1,0\n0,1\n1,1\n")
+    done = CliRunner().invoke(app, ["fit", str(path), "-k", "1", "--noise-model", "cell"])
+    assert done.exit_code == 0, done.exception
+    assert "noise 0." in done.stdout
 
 
 def test_sums_that_no_rows_can_have_are_not_believed(tmp_path):

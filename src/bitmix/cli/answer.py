@@ -115,7 +115,7 @@ def templates(answer: dict[str, Any]) -> Any:
 
 def noise_line(answer: dict[str, Any]) -> str:
     noise = answer["noise"]
-    levels = [noise] if isinstance(noise, float) else list(noise)
+    levels = [noise] if isinstance(noise, float) else noise.ravel().tolist()
     return f"noise {', '.join(f'{level:.3g}' for level in levels)}"
 
 
