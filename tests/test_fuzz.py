@@ -16,6 +16,7 @@ from bitmix import BitMatrix, TemplateMixture, TwoRoundEM
 from bitmix.cli import app
 from bitmix.em import checkpoint as checkpoints
 from bitmix.errors import FileFormatError, InputError
+from bitmix.features.images import read_grey
 from bitmix.models import load_model
 from bitmix.rows.files import open_table
 
@@ -151,6 +152,7 @@ def test_model_headers_that_lie(change, tmp_path):
         (np.ma.masked_equal([0, 1], 1), {}, "2D"),
         (np.ma.masked_equal(np.eye(3) * 1j, 0), {}, "X must hold 0 and 1"),
         (np.ma.masked_array([[0, [1]], [1, 0]], [[1, 0], [0, 0]], dtype=object), {}, "list at row"),
+        (np.ma.masked_array(np.zeros((2, 2), "i4,f4")), {}, "X must hold 0 and 1"),
         (np.eye(3), {"sample_weight": "cell"}, "sample_weight must be 3 numbers"),
         (np.eye(3), {"sample_weight": [{}, 1, 1]}, "sample_weight must be 3 numbers"),
         (np.eye(3), {"sample_weight": [10**400, 1, 1]}, "sample_weight must be 3 numbers"),
@@ -182,6 +184,18 @@ def test_a_fit_with_noise_of_few_cells_is_shown(tmp_path):
     done = CliRunner().invoke(app, ["fit", str(path), "-k", "1", "--noise-model", "cell"])
     assert done.exit_code == 0, done.exception
     assert "noise 0." in done.stdout
+
+
+def test_whatever_an_image_raises_is_ours(tmp_path, monkeypatch):
+    """A damaged PNG made Pillow run out of memory."""
+    path = fuzz.put(tmp_path / "x.png", fuzz.seeds("image")[0])
+
+    def fails(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("PIL.ImageOps.exif_transpose", fails)
+    with pytest.raises(InputError, match="not an image or is damaged"):
+        read_grey(path, (24, 24))
 
 
 def test_sums_that_no_rows_can_have_are_not_believed(tmp_path):

@@ -60,7 +60,9 @@ def _without_gaps(block: NDArray[Any]) -> NDArray[Any]:
         if block.dtype.kind in "biuf":
             filled: NDArray[np.float64] = np.ma.filled(block.astype(np.float64), np.nan)
             return filled
-        block = np.where(np.ma.getmaskarray(block), np.nan, block.data.astype(object))
+        if block.dtype.kind != "O":
+            return block.data
+        block = np.where(np.ma.getmaskarray(block), np.nan, block.data)
     if block.dtype.kind != "O":
         return block
     gap = np.frompyfunc(lambda value: value is None or type(value).__name__ == "NAType", 1, 1)
