@@ -3,13 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: demo test lint bench bench-quality docs clean
+.PHONY: demo test fuzz lint bench bench-quality docs clean
 
 demo: .venv/.have-all  ## sample a planted mixture, fit it, print what was found
 	$(BIN)/bitmix demo
 
 test: .venv/.have-test  ## the test suite, on all cores
 	$(BIN)/python -m pytest
+
+fuzz: .venv/.have-test  ## odd and hostile inputs for FUZZ_SECONDS (default 120)
+	$(BIN)/python tests/fuzz.py
 
 lint: .venv/.have-test  ## style, format and types
 	$(BIN)/ruff check .

@@ -158,7 +158,7 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
             )
         try:
             return cls._restored(header, arrays)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise FileFormatError(f"{path} is damaged: {error}") from None
 
     @classmethod
@@ -166,8 +166,8 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         params, fitted, names = header["params"], header["fitted"], header["feature_names"]
         model = cls(**params, **({"init": arrays["init"]} if "init" in arrays else {}))
         for name in cls._fitted_numbers:
-            if not isinstance(fitted[name], int | float):
-                raise InputError(f"{name} must be a number, got {fitted[name]!r}")
+            if name != "noise_":  # which `_set_arrays` checks
+                checks.whole(fitted[name], name, least=0)
             setattr(model, name, fitted[name])
         model._set_arrays(arrays)
         k, n = model.templates_.shape
@@ -182,7 +182,9 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         model.history_ = tuple(Round.from_dict(entry) for entry in header["history"])
         for name in ("id_column", "label_column"):
             value = header.get(name)
-            if value is not None and not isinstance(value, str):
+            if value is None:
+                continue
+            if not isinstance(value, str):
                 raise InputError(f"{name} must be a name, got {value!r}")
             setattr(model, f"{name}_", value)
         return model

@@ -48,7 +48,7 @@ def writable(path: Path, force: bool, *endings: str) -> Path:
     """The path, unless its ending is wrong, its folder missing, or something would be lost."""
     if endings and path.suffix.lower() not in endings:
         raise ValueError(f"{path.name} must end in {' or '.join(endings)}")
-    if path.exists() and not force:
+    if (path.exists() or path.is_symlink()) and not force:
         raise ValueError(f"{path} is there already: give another name, or --force to overwrite it")
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {path.parent} to write {path.name} into")

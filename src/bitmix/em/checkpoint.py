@@ -51,6 +51,11 @@ class Checkpoint:
             raise FileNotFoundError(
                 f"there is no folder {self._path.parent} to write {self._path.name} into"
             )
+        if self._path.is_symlink():
+            raise InputError(
+                f"{self._path} is a symbolic link, which a checkpoint does not follow: "
+                "give the name of the file itself"
+            )
         self._file = open(self._path, "a+b")  # noqa: SIM115 closed by __exit__
         try:
             self._lock()
@@ -71,8 +76,8 @@ class Checkpoint:
         finally:
             self._file.close()
 
-    def recall(self, key: str) -> Any:
-        """What a pass gave, or None."""
+    def recall(self, key: str, fits: Callable[[Any], bool]) -> Any:
+        """What a pass gave, or None; it must be of a kind that the pass can give."""
         payload = self._pending.get(key)
         if payload is None and key in self._places:
             place, length = self._places[key]
@@ -81,9 +86,12 @@ class Checkpoint:
         if payload is None:
             return None
         try:
-            return _decoded(payload)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            value = _decoded(payload)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             raise self._damaged() from None
+        if not fits(value):
+            raise self._damaged()
+        return value
 
     def keep(self, key: str, value: Any) -> None:
         """Remember what a pass gave."""
@@ -213,7 +221,7 @@ class CheckpointedRows:
         self, function: Callable[[Words], A], *, block_cells: int = 1, workers: int = 1 << 16
     ) -> A:
         key = _digest(function)
-        known: A | None = self._checkpoint.recall(key)
+        known: A | None = self._checkpoint.recall(key, self._may_give(function))
         if known is not None:
             return known
         start = time.monotonic()
@@ -226,6 +234,20 @@ class CheckpointedRows:
         self, function: Callable[[Words], NDArray[Any]], *, block_cells: int = 1
     ) -> NDArray[Any]:
         return self._rows.map_rows(function, block_cells=block_cells)
+
+    def _may_give(self, function: Any) -> Callable[[Any], bool]:
+        """Whether a value from a file is of the kind that this pass gives."""
+        scores = function.keywords.get("scores")
+        n = self.shape[1]
+
+        def fits(value: Any) -> bool:
+            if scores is None:  # the weight of all rows
+                return isinstance(value, np.ndarray) and value.shape == (1,) and int(value[0]) > 0
+            if isinstance(value, np.ndarray):
+                return bool(value.shape == (len(scores.const),))
+            return type(value) in PASSES.values() and bool(value.fits(len(scores.const), n))
+
+        return fits
 
 
 def _short(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -81,6 +81,21 @@ class Statistics:
     def log_likelihood(self) -> float:
         """Σ_x ln Σ_i w_i f_i(x)."""
         return self.likelihood_units / (self.weight_one << fixed.LIKELIHOOD_BITS)
+
+    def fits(self, k: int, n: int) -> bool:
+        """Whether a pass over rows of n columns can have given this for k components."""
+        return (
+            isinstance(self.n_rows, int)
+            and isinstance(self.likelihood_units, int)
+            and isinstance(self.weight_one, int)
+            and self.weight_one > 0
+            and _is_shaped(self.mass, (k,))
+            and _is_shaped(self.sums, (k, n))
+            and (self.known is None or _is_shaped(self.known, (k, n)))
+            and 0 < sum(self.mass.tolist()) == self.n_rows << fixed.SHARE_BITS
+            and bool(np.all(self.mass >= 0) and np.all(self.counts <= self.mass[:, None]))
+            and bool(np.all((self.sums >= 0) & (self.sums <= self.counts)))
+        )
 
     def same_as(self, other: "Statistics | None") -> bool:
         """Whether both lead to the same mixture, to the last bit."""
@@ -167,12 +182,27 @@ class _Screened:
         scored = parts[0] + parts[1] if len(parts) == 2 else next(iter(parts), None)
         return _Screened(self.counted + other.counted, self.sums + other.sums, scored)
 
+    def fits(self, k: int, n: int) -> bool:
+        """As that of `Statistics`."""
+        return (
+            _is_shaped(self.counted, (k,))
+            and _is_shaped(self.sums, (k, n))
+            and bool(np.all((self.counted >= 0) & (self.counted <= fixed.MAX_ROWS)))
+            and bool(np.all(self.sums >= 0))
+            and bool(np.all(self.sums >> fixed.SHARE_BITS <= self.counted[:, None]))
+            and (self.scored is None or self.scored.fits(k, n))
+        )
+
     def statistics(self, scores: Scores) -> Statistics:
         likelihood = scores.total(self.counted, self.sums >> fixed.SHARE_BITS)
         likelihood <<= fixed.LIKELIHOOD_BITS - scores.bits
         mass = self.counted << fixed.SHARE_BITS
         found = Statistics(int(self.counted.sum()), mass, self.sums, likelihood)
         return found if self.scored is None else found + self.scored
+
+
+def _is_shaped(value: Any, shape: tuple[int, ...]) -> bool:
+    return isinstance(value, np.ndarray) and value.shape == shape
 
 
 PASSES = {"Statistics": Statistics, "_Screened": _Screened}

@@ -106,9 +106,9 @@ def _read_file(path: Path, shape: tuple[int, int], least: int) -> Grey:
         ) from None
     except FileNotFoundError:
         raise ImageError(f"there is no image {path}") from None
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
-        if isinstance(error, ImageError):
-            raise
+    except ImageError:
+        raise
+    except Exception as error:  # a hostile image can fail in any way its format knows
         raise ImageError(
             f"{path} is not an image or is damaged ({error}): remove it{SKIP_ADVICE}"
         ) from None

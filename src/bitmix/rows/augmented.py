@@ -103,7 +103,10 @@ def fixed_weights(sample_weight: ArrayLike, m: int) -> tuple[Ints, int]:
     Others are rounded to 2^-16, or finer where all are below 1 and coarser where their sum leaves
     no room.
     """
-    w = np.asarray(sample_weight, dtype=np.float64)
+    try:
+        w = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"sample_weight must be {m} numbers, one a row: {error}") from None
     if w.shape != (m,):
         raise InputError(f"sample_weight must be {m} numbers, one a row, got shape {w.shape}")
     wrong = np.flatnonzero(~(np.isfinite(w) & (w >= 0)))

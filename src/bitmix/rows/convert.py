@@ -57,8 +57,12 @@ def to_words_and_known(X: Any, binarize: float | None = None) -> tuple[Words, Wo
 def _without_gaps(block: NDArray[Any]) -> NDArray[Any]:
     """Masked cells, None and pandas' NA as NaN."""
     if isinstance(block, np.ma.MaskedArray):
-        filled: NDArray[np.float64] = np.ma.filled(block.astype(np.float64), np.nan)
-        return filled
+        if block.dtype.kind in "biuf":
+            filled: NDArray[np.float64] = np.ma.filled(block.astype(np.float64), np.nan)
+            return filled
+        if block.dtype.kind != "O":
+            return block.data
+        block = np.where(np.ma.getmaskarray(block), np.nan, block.data)
     if block.dtype.kind != "O":
         return block
     gap = np.frompyfunc(lambda value: value is None or type(value).__name__ == "NAType", 1, 1)
@@ -105,7 +109,7 @@ def _through_interchange(X: Any) -> Any:
 
 def _as_array(X: Any) -> NDArray[Any]:
     if isinstance(X, np.ma.MaskedArray):
-        if np.ma.is_masked(X):
+        if X.ndim == 2 and np.ma.is_masked(X):
             row, column = np.argwhere(np.ma.getmaskarray(X))[0]
             raise InputError(f"X is masked at row {row}, column {column}: fill missing cells first")
         X = X.data
@@ -194,7 +198,8 @@ def _bits(block: NDArray[Any], start: int, names: Any, binarize: float | None) -
             "fill or drop missing cells first"
         )
     if binarize is not None:
-        above: NDArray[np.bool_] = block > binarize
+        with np.errstate(over="ignore"):  # a threshold beyond the type is infinite there
+            above: NDArray[np.bool_] = block > binarize
         return above
     bits: NDArray[np.bool_] = block == 1
     wrong = ~bits & (block != 0)

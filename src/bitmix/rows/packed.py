@@ -100,8 +100,7 @@ class BitMatrix:
         binarize : float, optional
             Read values above this threshold as 1 instead.
         """
-        if binarize is not None:
-            binarize = checks.between(binarize, "binarize", -math.inf, math.inf)
+        binarize = _threshold(binarize)
         if not isinstance(X, BitMatrix):
             return cls._trusted(*to_words(X, binarize), column_names(X))
         if len(X) == 0:
@@ -114,7 +113,7 @@ class BitMatrix:
     @classmethod
     def from_incomplete(cls, X: Any, *, binarize: float | None = None) -> tuple[Self, Self]:
         """Pack a source with missing cells (NaN, masked, nullable): its bits, and what is known."""
-        words, known, n = to_words_and_known(X, binarize)
+        words, known, n = to_words_and_known(X, _threshold(binarize))
         names = column_names(X)
         return cls._trusted(words, n, names), cls._trusted(known, n, names)
 
@@ -308,6 +307,10 @@ class BitMatrix:
         if isinstance(self._words, WordsFile):
             return self._words.read(start, stop, reuse=reuse)
         return self._words[start:stop]
+
+
+def _threshold(binarize: Any) -> float | None:
+    return checks.optional(checks.between, binarize, "binarize", -math.inf, math.inf)
 
 
 def _telling(

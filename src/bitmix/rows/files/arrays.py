@@ -21,11 +21,14 @@ from bitmix.rows.files.table import (
     Wanted,
     checked_bits,
     checked_shape,
+    damage_named,
     packed_octets,
     spans,
 )
 
-_DAMAGED = (Exception,)  # NumPy, zip and the codecs fail in any way on a file that lies
+_MOST_INFLATED = 1032  # bytes that deflate can make of one
+_MOST_SPARSE_COLUMNS = 1 << 24  # a row is made dense before it is packed
+_SPARSE_ROWS = 1 << 20, 10  # so many, and so many for each entry, where rows cost no bytes
 
 
 def open_npy(path: Path, wanted: Wanted) -> Table:
@@ -36,13 +39,12 @@ def open_npy(path: Path, wanted: Wanted) -> Table:
 
 def open_npz(path: Path, wanted: Wanted) -> Table:
     """An archive of one array, or of the parts of a sparse matrix."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
-    except _DAMAGED as error:
-        raise FileFormatError(
-            f"{path} is not a sparse matrix of scipy nor an archive of one array: {error}"
-        ) from None
+    neither = f"{path} is not a sparse matrix of scipy nor an archive of one array"
+    with damage_named(neither), zipfile.ZipFile(path) as archive:
+        sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
+    held, claimed = path.stat().st_size, sum(sizes.values())
+    if claimed > _MOST_INFLATED * held:
+        raise FileFormatError(f"{path} is damaged: {held:,} bytes claim to hold {claimed:,}")
     arrays = {
         name.removesuffix(".npy"): _Array.of(path, partial(_member, path, name), size)
         for name, size in sizes.items()
@@ -72,11 +74,8 @@ class _Array:
         cls, path: Path, opened: Callable[[], AbstractContextManager[IO[bytes]]], size: int
     ) -> "_Array":
         """After its header, which must not claim more than the file has."""
-        try:
-            with opened() as file:
-                shape, by_columns, dtype = _header(file)
-        except _DAMAGED as error:
-            raise FileFormatError(f"{path} is not a NumPy array of numbers: {error}") from None
+        with damage_named(f"{path} is not a NumPy array of numbers"), opened() as file:
+            shape, by_columns, dtype = _header(file)
         if math.prod(shape) * dtype.itemsize > size:
             raise FileFormatError(
                 f"{path} is cut short: it claims {dtype} of shape {shape}, but has {size:,} bytes"
@@ -91,10 +90,8 @@ class _Array:
 
             def following(count: int) -> NDArray[Any]:
                 needed = count * self.dtype.itemsize
-                try:
+                with damage_named(f"{self.path} is damaged"):
                     octets = file.read(needed)
-                except _DAMAGED as error:
-                    raise FileFormatError(f"{self.path} is damaged: {error}") from None
                 if len(octets) < needed:
                     raise FileFormatError(f"{self.path} is cut short: copy or write it again")
                 return np.frombuffer(octets, dtype=self.dtype)
@@ -117,6 +114,8 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         raise ValueError(f"version {version} of the format is for tables of mixed types")
     if dtype.hasobject:
         raise ValueError("it holds Python objects, which are never loaded")
+    if not all(type(length) is int and length >= 0 for length in shape):
+        raise ValueError(f"it claims the shape {shape}")
     return shape, by_columns, dtype
 
 
@@ -157,14 +156,22 @@ def _by_columns(array: _Array, m: int, n: int) -> Stream:
 
 
 def _sparse(path: Path, wanted: Wanted, arrays: dict[str, _Array]) -> Table:
-    try:
+    with damage_named(f"{path} is not a sparse matrix of scipy"):
         kind = arrays["format"].all().item()
         shape = tuple(map(int, arrays["shape"].all()))
-    except _DAMAGED as error:
-        raise FileFormatError(f"{path} is not a sparse matrix of scipy: {error}") from None
     m, n = checked_shape(path, shape, arrays["data"].dtype)
     wanted.check_nameless(path, n)
     by_rows = kind in (b"csr", "csr") and {"indptr", "indices"} <= arrays.keys()
+    if min(m, n) < 0 or n > _MOST_SPARSE_COLUMNS:
+        raise InputError(
+            f"{path} claims {m:,} rows of {n:,} columns, at most {_MOST_SPARSE_COLUMNS:,} columns "
+            "of a sparse matrix are read: leave out those that are always 0"
+        )
+    entries, (free, a_entry) = math.prod(arrays["data"].shape), _SPARSE_ROWS
+    if not by_rows and m > free + a_entry * entries:
+        raise InputError(
+            f"{path} claims {m:,} rows, but has {entries:,} entries: save it as CSR (.tocsr())"
+        )
     return Table(
         path=path,
         n_columns=n,
@@ -175,7 +182,7 @@ def _sparse(path: Path, wanted: Wanted, arrays: dict[str, _Array]) -> Table:
 
 
 def _compressed_rows(path: Path, arrays: dict[str, _Array], m: int, n: int) -> Stream:
-    with ExitStack() as stack:
+    with damage_named(f"{path} is damaged"), ExitStack() as stack:
         pointers, columns, values = (
             stack.enter_context(arrays[name].reading()) for name in ("indptr", "indices", "data")
         )
@@ -194,13 +201,11 @@ def _other(path: Path, m: int, n: int) -> Stream:
     """Formats that do not go row by row: the entries are loaded, rows made a block at a time."""
     import scipy.sparse
 
-    try:
+    with damage_named(f"{path} is not a sparse matrix of scipy"):
         matrix = scipy.sparse.load_npz(path)
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)
         matrix = matrix.tocsr()
-    except _DAMAGED as error:
-        raise FileFormatError(f"{path} is not a sparse matrix of scipy: {error}") from None
     for start, stop in spans(m, n):
         part = matrix[start:stop]
         parts = part.data, part.indices, part.indptr
@@ -212,9 +217,7 @@ def _sparse_words(
 ) -> Words:
     import scipy.sparse
 
-    try:
+    with damage_named(f"{path} is damaged"):
         block = scipy.sparse.csr_array(parts, shape=shape)
         block.check_format(full_check=True)  # compiled code trusts the column numbers
-    except _DAMAGED as error:
-        raise FileFormatError(f"{path} is damaged: {error}") from None
     return pack(checked_bits(path, block.toarray(), start))

@@ -1,17 +1,26 @@
 """Parquet and Arrow tables: a column a bit, or one column of packed bytes, read by batches."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bitmix.errors import FileFormatError, InputError
+from bitmix.errors import InputError
 from bitmix.kernels.bits import Words, pack
 from bitmix.rows.files import table
-from bitmix.rows.files.table import Picked, Piece, Stream, Table, Wanted, library, packed_octets
+from bitmix.rows.files.table import (
+    Picked,
+    Piece,
+    Stream,
+    Table,
+    Wanted,
+    damage_named,
+    library,
+    packed_octets,
+)
 
 _BUFFERS = 1 << 24  # bytes, of all columns together
 
@@ -70,39 +79,32 @@ def _batches_of(reader: Any) -> Iterator[Any]:
     return (reader.get_batch(i) for i in range(reader.num_record_batches))
 
 
-@contextmanager
-def _errors_named(path: Path) -> Iterator[None]:
-    """What pyarrow raises for a damaged file is a ValueError or an OSError without its name."""
-    try:
-        yield
-    except (InputError, FileFormatError, FileNotFoundError, PermissionError):
-        raise
-    except (ValueError, OSError) as error:
-        raise FileFormatError(
-            f"{path} is not what its ending says, or is cut short or damaged: {error}"
-        ) from None
+def _errors_named(path: Path) -> AbstractContextManager[None]:
+    return damage_named(f"{path} is not what its ending says, or is cut short or damaged")
 
 
 def _table(path: Path, wanted: Wanted, schema: Any, batches: Batches, n_rows: int | None) -> Table:
     types = library("pyarrow", "files", path).types
-    picked = wanted.pick(path, schema.names)
+    with _errors_named(path):
+        header = schema.names
+    picked = wanted.pick(path, header)
     packed = [i for i in picked.features if types.is_fixed_size_binary(schema.field(i).type)]
     if packed and picked.features != packed[:1]:
         raise InputError(
-            f"{path} has packed bytes in column {schema.names[packed[0]]!r}, which must be the "
+            f"{path} has packed bytes in column {header[packed[0]]!r}, which must be the "
             "only feature: say --id-column or --label-column for the others, or drop them"
         )
     for i in () if packed else picked.features:
         kind = schema.field(i).type
         if not (types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind)):
-            name = schema.names[i]
+            name = header[i]
             raise InputError(
                 f"{path} must hold 0 and 1, but column {name!r} holds {kind}: "
                 f"say --id-column {name} or --label-column {name} if it is no feature"
             )
-    names = tuple(schema.names[i] for i in picked.features)
+    names = tuple(header[i] for i in picked.features)
     n_columns = 8 * schema.field(packed[0]).type.byte_width if packed else len(names)
-    reader = _Reader(path, schema.names, picked, bool(packed), n_columns, n_rows, batches)
+    reader = _Reader(path, header, picked, bool(packed), n_columns, n_rows, batches)
     return Table(
         path=path,
         n_columns=n_columns,

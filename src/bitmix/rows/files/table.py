@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bitmix.errors import ColumnWarning, InputError
+from bitmix.errors import ColumnWarning, FileFormatError, InputError
 from bitmix.kernels.bits import WORD, Words, words_for
 from bitmix.progress import meter
 from bitmix.rows.packed import BitMatrix
@@ -234,6 +235,17 @@ def packed_octets(octets: NDArray[np.uint8]) -> Words:
     padded = np.zeros((rows, 8 * words_for(8 * width)), dtype=np.uint8)
     padded[:, :width] = octets
     return padded.view(WORD)
+
+
+@contextmanager
+def damage_named(says: str) -> Iterator[None]:
+    """Whatever a library raises for a hostile file, as an error of ours that begins with `says`."""
+    try:
+        yield
+    except (InputError, FileFormatError, FileNotFoundError, PermissionError):
+        raise
+    except Exception as error:  # zip, zlib, NumPy, scipy and Arrow know many ways to fail
+        raise FileFormatError(f"{says}: {error}") from None
 
 
 def library(name: str, extra: str, path: Path) -> Any:

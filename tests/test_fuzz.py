@@ -1,0 +1,210 @@
+"""A slice of `fuzz.py`, and the inputs that it found."""
+
+import io
+import json
+import struct
+import zipfile
+
+import fuzz
+import numpy as np
+import pyarrow as pa
+import pytest
+import scipy.sparse
+from typer.testing import CliRunner
+
+from bitmix import BitMatrix, TemplateMixture, TwoRoundEM
+from bitmix.cli import app
+from bitmix.em import checkpoint as checkpoints
+from bitmix.errors import FileFormatError, InputError
+from bitmix.features.images import read_grey
+from bitmix.models import load_model
+from bitmix.rows.files import open_table
+
+
+@pytest.mark.parametrize("target", fuzz.TARGETS)
+def test_a_slice(target, monkeypatch):
+    monkeypatch.setenv("BITMIX_KERNELS", "reference")
+    counts, broken = fuzz.campaign(target, seed=0, seconds=4, most=120)
+    assert not broken, "\n".join(trace for _, trace in broken.values())
+    assert counts["value"] > 0
+    assert counts["refused"] > 0
+
+
+def test_the_oracle_sees_what_is_wrong(tmp_path, monkeypatch):
+    def target(doing):
+        monkeypatch.setitem(fuzz.TARGETS, "csv", doing)
+        counts, broken = fuzz.campaign("csv", seed=0, seconds=9, most=1)
+        assert counts == {"broken": 1}
+        return next(iter(broken))
+
+    def hangs(data, folder):
+        while True:
+            pass
+
+    def litters(data, folder):
+        fuzz.put(folder / "a", data)
+        fuzz.put(folder / "b", data)
+
+    monkeypatch.setattr(fuzz, "SECONDS", 0.1)
+    assert "TooSlow" in target(hangs)
+    monkeypatch.setattr(fuzz, "SECONDS", 5)
+    assert "Broken" in target(litters)
+    assert "ZeroDivisionError" in target(lambda data, folder: 1 // 0)
+    if fuzz._resident("VmHWM"):
+        monkeypatch.setattr(fuzz, "BYTES_MORE", 1 << 20)
+        assert "Broken" in target(lambda data, folder: np.ones(1 << 24).sum())
+
+
+# --- found by fuzzing -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        fuzz.npy((-1, 2)), fuzz.npy((-1, -1), order=True), fuzz.npy((True, 3), data=bytes(24)),
+        fuzz.npy((2, 2), data=bytes(32)).replace(b"'shape'", b"'\0hape'"),
+        fuzz.npy((2, 2), data=bytes(32)).replace(b"(2, 2)", b"(2, (2"),
+    ],
+)  # fmt: skip
+def test_numpy_headers_that_lie(data, tmp_path):
+    with pytest.raises(FileFormatError, match="not a NumPy array"):
+        open_table(fuzz.put(tmp_path / "x.npy", data)).read()
+
+
+def sparse(path, **changed):
+    """A sparse matrix of scipy with some of its arrays replaced."""
+    scipy.sparse.save_npz(path, scipy.sparse.coo_array(np.eye(3, dtype=np.uint8)))
+    with np.load(path) as arrays:
+        members = {**arrays, **changed}
+    np.savez(path, **members)
+    return path
+
+
+def test_sparse_matrices_that_lie(tmp_path):
+    path = tmp_path / "x.npz"
+    for shape, says in (
+        ((10**12, 3), "claims 1,000,000,000,000 rows, but has 3 entries"),
+        ((3, 10**12), "at most 16,777,216 columns"),
+        ((-3, 3), "claims -3 rows"),
+    ):
+        with pytest.raises(InputError, match=says):
+            open_table(sparse(path, shape=np.array(shape))).read()
+    with pytest.raises(FileFormatError, match="not a sparse matrix"):
+        open_table(sparse(path, shape=np.array(3))).read()
+    scipy.sparse.save_npz(path, scipy.sparse.csr_array(np.eye(3, dtype=np.uint8)))
+    with np.load(path) as arrays:
+        members = {**arrays, "indptr": np.array([0, np.nan, 2, 3])}
+    np.savez(path, **members)
+    with pytest.raises(FileFormatError, match="damaged"):
+        open_table(path).read()
+
+
+def test_an_archive_whose_directory_points_before_its_start(tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, np.eye(3))
+    data = bytearray(path.read_bytes())
+    entry = data.index(b"PK\x01\x02")
+    data[entry + 42 : entry + 46] = struct.pack("<I", 2**31)
+    with pytest.raises(FileFormatError):
+        open_table(fuzz.put(path, bytes(data))).read()
+
+
+def test_arrow_with_names_that_are_no_text(tmp_path):
+    out, table = io.BytesIO(), pa.table({"abcd": [0, 1]})
+    with pa.ipc.new_file(out, table.schema) as writer:
+        writer.write_table(table)
+    path = fuzz.put(tmp_path / "x.arrow", out.getvalue().replace(b"abcd", b"\xe3bcd"))
+    with pytest.raises(FileFormatError, match="not what its ending says"):
+        open_table(path)
+
+
+def with_header(data, change):
+    """A model whose header says something else."""
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    header = json.loads(members["header.npy"][members["header.npy"].index(b"\n") + 1 :])
+    change(header)
+    body = json.dumps(header).encode()
+    return fuzz.archive({**members, "header.npy": fuzz.npy((len(body),), "|u1", body)})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header: header.update({"class": ["TwoRoundEM"]}),
+        lambda header: header["fitted"].update(seed_=0.7),
+        lambda header: header["fitted"].update(seed_=-1),
+        lambda header: header["fitted"].update(n_seeds_=float("inf")),
+        lambda header: header["history"][0].update(n_templates=float("inf")),
+        lambda header: header["history"][0].update(log_likelihood=10**400),
+        lambda header: header["fitted"].update(noise_=10**400),
+    ],
+)
+def test_model_headers_that_lie(change, tmp_path):
+    data = with_header(fuzz.models()[0], change)
+    with pytest.raises(FileFormatError):
+        load_model(fuzz.put(tmp_path / "model", data))
+
+
+@pytest.mark.parametrize(
+    ("X", "more", "says"),
+    [
+        (np.ma.masked_equal([0, 1], 1), {}, "2D"),
+        (np.ma.masked_equal(np.eye(3) * 1j, 0), {}, "X must hold 0 and 1"),
+        (np.ma.masked_array([[0, [1]], [1, 0]], [[1, 0], [0, 0]], dtype=object), {}, "list at row"),
+        (np.ma.masked_array(np.zeros((2, 2), "i4,f4")), {}, "X must hold 0 and 1"),
+        (np.eye(3), {"sample_weight": "cell"}, "sample_weight must be 3 numbers"),
+        (np.eye(3), {"sample_weight": [{}, 1, 1]}, "sample_weight must be 3 numbers"),
+        (np.eye(3), {"sample_weight": [10**400, 1, 1]}, "sample_weight must be 3 numbers"),
+    ],
+)
+def test_tables_in_odd_dress(X, more, says):
+    with pytest.raises(InputError, match=says):
+        TemplateMixture(1).fit(X, **more)
+
+
+@pytest.mark.parametrize("threshold", [[], {}, np.datetime64("NaT"), "1", float("nan")])
+def test_thresholds_that_are_no_numbers(threshold):
+    with pytest.raises(InputError, match="binarize must"):
+        TemplateMixture(1, binarize=threshold).fit(np.eye(3))
+    with pytest.raises(InputError, match="binarize must"):
+        BitMatrix.from_dense(np.eye(3), binarize=threshold)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int8])
+@pytest.mark.parametrize("threshold", [1e300, -1e300])
+def test_thresholds_beyond_the_type(dtype, threshold):
+    with np.errstate(all="raise"):
+        found = BitMatrix.from_dense(np.eye(3, dtype=dtype), binarize=threshold).to_dense()
+    assert (found == (threshold < 0)).all()
+
+
+def test_a_fit_with_noise_of_few_cells_is_shown(tmp_path):
+    path = fuzz.put(tmp_path / "x.csv", b"0,1\n1,0\n0,1\n1,1\n")
+    done = CliRunner().invoke(app, ["fit", str(path), "-k", "1", "--noise-model", "cell"])
+    assert done.exit_code == 0, done.exception
+    assert "noise 0." in done.stdout
+
+
+def test_whatever_an_image_raises_is_ours(tmp_path, monkeypatch):
+    """A damaged PNG made Pillow run out of memory."""
+    path = fuzz.put(tmp_path / "x.png", fuzz.seeds("image")[0])
+
+    def fails(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("PIL.ImageOps.exif_transpose", fails)
+    with pytest.raises(InputError, match="not an image or is damaged"):
+        read_grey(path, (24, 24))
+
+
+def test_sums_that_no_rows_can_have_are_not_believed(tmp_path):
+    """With a right hash, but other numbers: they would lead to means that are no numbers."""
+    X, _, data = fuzz.checkpointed()
+    payloads = fuzz._records(data)
+    size = int.from_bytes(payloads[1][:8], "little")
+    payloads[1] = payloads[1][: 8 + size] + bytes(len(payloads[1]) - 8 - size)
+    path = tmp_path / "c"
+    fuzz.put(path, checkpoints.MAGIC + b"".join(map(checkpoints._record, payloads)))
+    with pytest.raises(FileFormatError, match="damaged: remove it"):
+        TwoRoundEM(2, n_seeds=4, random_state=0).fit(X, checkpoint=path)
