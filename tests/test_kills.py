@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parent.parent / "benchmarks" / "kills.py"
+if not SCRIPT.exists():
+    pytest.skip("a source package has no benchmarks", allow_module_level=True)
 spec = importlib.util.spec_from_file_location("kills", SCRIPT)
 kills = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(kills)
