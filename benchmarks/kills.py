@@ -69,7 +69,7 @@ WORK = {
     ),
     "fit --checkpoint": (
         "model",
-        "from bitmix.em import checkpoint; checkpoint._SECONDS = 0\n"
+        "from bitmix.em import checkpoint; checkpoint._SECONDS = checkpoint._WORTH = 0\n"
         "X = BitMatrix.open(folder + '/source.bits')\n",
         "TwoRoundEM(3, rounds=12, n_init=4, random_state=0)"
         ".fit(X, checkpoint=folder + '/checkpoint').save(folder + '/model')",

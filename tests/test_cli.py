@@ -188,18 +188,23 @@ def test_no_file_is_overwritten_by_mistake(folder, tmp_path):
 
 
 def test_a_report_that_fails_does_not_take_the_model_along(folder, tmp_path):
-    code = (
-        "import sys; sys.modules['jinja2'] = None\n"
-        "from bitmix.__main__ import main\n"
-        f"sys.argv = ['bitmix', 'fit', {str(folder / 'rows.bits')!r}, '-k', '3', '-o', 'm', "
-        "'--report', 'r.html']\nmain()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
-    )
-    assert done.returncode == 2
-    assert done.stderr == "bitmix: this needs jinja2: pip install 'bitmix[plot]'\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    for trouble, told, left in [
+        ("sys.modules['jinja2'] = None", "this needs jinja2: pip install 'bitmix[plot]'", []),
+        ("bitmix.report.write = full", "[Errno 28] No space left", ["m"]),
+    ]:
+        code = (
+            "import sys, bitmix.report\n"
+            "def full(*a, **k): raise OSError(28, 'No space left')\n"
+            f"{trouble}\nfrom bitmix.__main__ import main\n"
+            f"sys.argv = ['bitmix', 'fit', {str(folder / 'rows.bits')!r}, '-k', '3', '-o', 'm', "
+            "'--report', 'r.html']\nmain()"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
+        )
+        assert done.returncode == 2
+        assert done.stderr == f"bitmix: {told}\n"
+        assert [path.name for path in tmp_path.iterdir()] == left
 
 
 def test_small_tables_with_a_noise_level_for_each_cell(tmp_path):

@@ -153,6 +153,7 @@ def test_model_headers_that_lie(change, tmp_path):
         (np.ma.masked_equal(np.eye(3) * 1j, 0), {}, "X must hold 0 and 1"),
         (np.ma.masked_array([[0, [1]], [1, 0]], [[1, 0], [0, 0]], dtype=object), {}, "list at row"),
         (np.ma.masked_array(np.zeros((2, 2), "i4,f4")), {}, "X must hold 0 and 1"),
+        (np.ma.masked_array(np.zeros((2, 2), "i4,f4"), mask=True), {}, "X must hold 0 and 1"),
         (np.eye(3), {"sample_weight": "cell"}, "sample_weight must be 3 numbers"),
         (np.eye(3), {"sample_weight": [{}, 1, 1]}, "sample_weight must be 3 numbers"),
         (np.eye(3), {"sample_weight": [10**400, 1, 1]}, "sample_weight must be 3 numbers"),

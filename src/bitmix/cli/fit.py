@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -83,6 +84,9 @@ def fit(
         if path is not None:
             writable(path, force, *endings)
     distinct(data, output, report, sheet, checkpoint)
+    for path, library in ((report, "jinja2"), (sheet, "matplotlib")):
+        if path is not None:
+            import_module(library)  # what is missing is told before the work, not after it
     with nullcontext() if on is None else cluster(on):
         if is_images(data):
             if id_column is not None or label_column is not None or on is not None:

@@ -81,7 +81,7 @@ def _source(X: Any, missing: bool = False) -> tuple[tuple[int, int], Block, Any]
         X = _through_interchange(X)
     names = getattr(X, "columns", None)
     if hasattr(X, "iloc"):  # pandas
-        block: Block = lambda a, b: X.iloc[a:b].to_numpy()  # noqa: E731
+        block: Block = lambda a, b: _of_pandas(X.iloc[a:b])  # noqa: E731
     elif hasattr(X, "slice") and hasattr(X, "shape"):  # polars, pyarrow
         names = getattr(X, "column_names", names)
         block = lambda a, b: np.asarray(X.slice(a, b - a))  # noqa: E731
@@ -93,6 +93,12 @@ def _source(X: Any, missing: bool = False) -> tuple[tuple[int, int], Block, Any]
         X = X if missing and isinstance(X, np.ma.MaskedArray) else _as_array(X)
         block = lambda a, b: X[a:b]  # noqa: E731
     return _checked_shape(X.shape), block, names
+
+
+def _of_pandas(part: Any) -> NDArray[Any]:
+    with np.errstate(invalid="ignore"):  # categories with gaps go by way of NaN as a whole number
+        dense: NDArray[Any] = part.to_numpy()
+    return dense
 
 
 def _through_interchange(X: Any) -> Any:
@@ -109,7 +115,7 @@ def _through_interchange(X: Any) -> Any:
 
 def _as_array(X: Any) -> NDArray[Any]:
     if isinstance(X, np.ma.MaskedArray):
-        if X.ndim == 2 and np.ma.is_masked(X):
+        if X.ndim == 2 and X.dtype.names is None and np.ma.is_masked(X):
             row, column = np.argwhere(np.ma.getmaskarray(X))[0]
             raise InputError(f"X is masked at row {row}, column {column}: fill missing cells first")
         X = X.data
