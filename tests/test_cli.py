@@ -132,6 +132,13 @@ def test_predict_refuses_what_does_not_fit(folder, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["short.csv"]
 
 
+def test_certify_may_be_quiet(folder):
+    arguments = ("certify", folder / "my.model", folder / "rows.csv", "--check")
+    assert bitmix(*arguments).stdout.startswith("Certificate ISSUED")
+    done = bitmix(*arguments, "--quiet")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_a_row_that_is_wrong_leaves_no_labels(folder, tmp_path):
     lines = (folder / "rows.csv").read_text().splitlines()
     lines[400] = lines[400].replace(",1,", ",x,", 1)

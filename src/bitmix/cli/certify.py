@@ -16,6 +16,7 @@ def certify(
         float, typer.Option(help="Largest probability of a wrong certificate, in (0, 1).")
     ] = 0.05,
     check: Annotated[bool, typer.Option("--check", help="Exit with 1 if not issued.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing: for --check.")] = False,
     as_json: Json = False,
 ) -> None:
     """Say whether the templates of a fit are exactly the true ones, with an honest error rate.
@@ -30,7 +31,7 @@ def certify(
     certificate = certify_fit(rows, fitted.templates_, alpha)
     if as_json:
         print_json(certificate.to_dict())
-    else:
+    elif not quiet:
         typer.echo(str(certificate))
     if check and not certificate.issued:
         raise typer.Exit(1)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bitmix.cli.output import Force, Json, print_json, writable
+from bitmix.cli.output import Force, Json, Quiet, print_json, writable
 
 CellSize = Annotated[int, typer.Option(min=1, help="Side of a cell in pixels.")]
 Orientations = Annotated[int, typer.Option(min=2, help="Orientations over 180°.")]
@@ -24,6 +24,7 @@ def sketch(
     preview: Annotated[Path | None, typer.Option(help="Draw images beside sketches.")] = None,
     skip_errors: Skip = False,
     force: Force = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Turn images into packed bits: one for each cell and orientation.
@@ -45,7 +46,7 @@ def sketch(
     }  # fmt: skip
     if as_json:
         print_json(answer)
-    else:
+    elif not quiet:
         typer.echo(
             f"{len(rows):,} images, {rows.shape[1]:,} bits each, density {rows.density:.3f}, "
             f"into {output}" + skipped(transformer)
