@@ -14,6 +14,8 @@ from bitmix.kernels.bits import Words
 from bitmix.mixture import Mixture
 from bitmix.rows import Rows, as_rows
 
+_PAIRED = 256  # seeds that are compared with all before them at a time
+
 
 def number_of_seeds(
     m: int, k: int, *, n_seeds: int | None, min_weight: float | None, delta: float
@@ -104,9 +106,12 @@ def noise_of(words: Words, n: int) -> float:
 
 
 def _closest_pair(words: Words) -> float:
-    kernels, closest = backend(words), math.inf if len(words) > 1 else 0
-    for i in range(1, len(words)):
-        closest = min(closest, int(kernels.hamming(words[:i], words[i : i + 1]).min()))
-        if closest == 0:
-            break
+    if len(words) < 2:
+        return 0.0
+    kernels, closest = backend(words), math.inf
+    for first in range(0, len(words), _PAIRED):
+        some = words[first : first + _PAIRED]
+        apart = kernels.hamming(words[: first + len(some)], some)
+        earlier = np.arange(len(apart))[:, None] < first + np.arange(len(some))
+        closest = min(closest, apart.min(initial=64 * words.shape[1], where=earlier))
     return float(closest)

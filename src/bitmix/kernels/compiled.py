@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from bitmix.kernels import fixed
@@ -36,7 +37,7 @@ _LANES = 4
 _CASES = 256
 _LINES = 8 * _CASES  # lines of a table for one word
 _TILE = 4  # words a table serves at a time: 256 KiB, to stay in the second-level cache
-_FEW_SHARES = 800  # as many are summed bit by bit before a table is made and folded
+_FEW_SHARES = 1000  # more than one a row are summed word by word before tables pay for their making
 
 _INT = ir.IntType(64)
 _VECTOR = ir.VectorType(_INT, _LANES)
@@ -104,6 +105,52 @@ def _add_to_cases(typing_context: Any, table: Any, first: Any, word: Any, a: Any
         return context.get_dummy_value()
 
     return types.void(table, types.int64, types.uint64, a, types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _add_where(
+    typing_context: Any, out: Any, to: Any, words: Any, w: Any, n_words: Any,
+    rows: Any, shares: Any, found: Any,
+) -> Any:  # fmt: skip
+    """out[to : to+64] += the share of each of the rows, in the columns where word w of the row has
+    a bit. The 64 sums stay in registers: memory is touched once a row, and once at the end.
+    """
+    lanes = 8
+    vector = ir.VectorType(_INT, lanes)
+    zero = ir.Constant(vector, [0] * lanes)
+
+    def spread(builder: Any, value: Any) -> Any:
+        index = ir.IntType(32)
+        anything = ir.Constant(vector, ir.Undefined)
+        first = builder.insert_element(anything, value, ir.Constant(index, 0))
+        everywhere = ir.Constant(ir.VectorType(index, lanes), [0] * lanes)
+        return builder.shuffle_vector(first, anything, everywhere)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        into, bits, chosen, given = (
+            _data(context, builder, signature, args, number) for number in (0, 2, 5, 6)
+        )
+        sums = [cgutils.alloca_once_value(builder, zero) for _ in range(0, 64, lanes)]
+        with cgutils.for_range(builder, args[7]) as loop:
+            row = builder.load(builder.gep(chosen, [loop.index]))
+            share = spread(builder, builder.load(builder.gep(given, [loop.index])))
+            place = builder.add(builder.mul(row, args[4]), args[3])
+            word = spread(builder, builder.load(builder.gep(bits, [place])))
+            for part, total in enumerate(sums):
+                tests = ir.Constant(vector, [1 << (lanes * part + lane) for lane in range(lanes)])
+                is_set = builder.icmp_unsigned("!=", builder.and_(word, tests), zero)
+                added = builder.select(is_set, share, zero)
+                builder.store(builder.add(builder.load(total), added), total)
+        for part, total in enumerate(sums):
+            index = builder.add(args[1], ir.Constant(_INT, lanes * part))
+            place = builder.bitcast(builder.gep(into, [index]), vector.as_pointer())
+            builder.store(
+                builder.add(builder.load(place, align=8), builder.load(total)), place, align=8
+            )
+        return context.get_dummy_value()
+
+    whole = types.int64
+    return types.void(out, whole, words, whole, whole, rows, shares, whole), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
@@ -297,17 +344,18 @@ def _count_bits(words, chosen, out):  # type: ignore[no-untyped-def]
 
 
 @njit(types.void(_WORDS, _INTS1, _INTS2, types.int64, _OUT2), nogil=True, cache=True)
-def _sum_bits(words, chosen, shares, first, out):  # type: ignore[no-untyped-def]
-    for row in chosen:
-        for i in range(first, first + _LANES):
-            share = shares[row, i]
-            if share == 0:
-                continue
-            for w in range(words.shape[1]):
-                word = words[row, w]
-                for bit in range(64):
-                    is_set = np.int64((word >> np.uint64(bit)) & np.uint64(1))
-                    out[i, 64 * w + bit] += share & -is_set
+def _sum_by_words(words, chosen, shares, first, out):  # type: ignore[no-untyped-def]
+    n_words = words.shape[1]
+    rows, given = np.empty_like(chosen), np.empty_like(chosen)
+    for i in range(first, first + _LANES):
+        found = 0
+        for row in chosen:
+            if shares[row, i] != 0:
+                rows[found], given[found] = row, shares[row, i]
+                found += 1
+        if found > 0:
+            for w in range(n_words):
+                _add_where(out, 64 * (i * n_words + w), words, w, n_words, rows, given, found)
 
 
 @njit(types.void(_WORDS, _INTS1, _INTS2, types.int64, _OUT2, _OUT2), nogil=True, cache=True)
@@ -389,10 +437,10 @@ def _sum_shares(words, shares, owner, table, out):  # type: ignore[no-untyped-de
                 chosen[found] = row
                 found += 1
                 n_shares += some
-        if n_shares >= _FEW_SHARES:
+        if n_shares >= found + _FEW_SHARES:
             _sum_by_cases(words, chosen[:found], shares, first, table, out)
         else:
-            _sum_bits(words, chosen[:found], shares, first, out)
+            _sum_by_words(words, chosen[:found], shares, first, out)
 
 
 @njit(types.int64(types.int64, _INTS1), nogil=True, cache=True)
