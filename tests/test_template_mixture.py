@@ -2,6 +2,8 @@
 
 import decimal
 import itertools
+import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +13,7 @@ from scipy.special import logsumexp
 
 from bitmix import BitMatrix, TemplateMixture
 from bitmix.datasets import make_templates, sample_mixture
-from bitmix.em import noise, starts
+from bitmix.em import noise, seeds, starts, step
 from bitmix.em.step import Statistics, expect, leads
 from bitmix.em.template import SeededRound, Settings, fewer, fit_templates, likelier
 from bitmix.errors import DuplicateTemplatesWarning, InputError
@@ -20,6 +22,7 @@ from bitmix.metrics import templates_recovered
 from bitmix.models import load_model
 from bitmix.noisy import NOISE_MODELS, NoisyTemplates, noise_shape
 from bitmix.randomness import stream
+from bitmix.rows import as_rows
 from bitmix.rows.protocol import as_incomplete_rows
 
 TRUTH = make_templates(3, 150, separation=0.3, random_state=4)
@@ -343,7 +346,8 @@ def test_odd_tables(X, model):
 def test_distances_are_expected_hamming_distances():
     rng = np.random.default_rng(0)
     means = rng.random((6, 500))
-    _, found = starts.distances(means, np.full(6, 8 << 30), 1 << 30)
+    distances = starts.Distances(means, np.full(6, 8 << 30), 1 << 30)
+    found = np.array([distances.of(i, debiased=False) for i in range(6)])
     exact = np.array([[(s * (1 - t) + t * (1 - s)).sum() for t in means] for s in means])
     np.fill_diagonal(exact, 0)
     scale = exact[0, 1] / found[0, 1]
@@ -360,7 +364,7 @@ def test_debiased_distances_estimate_those_of_the_templates():
         labels = np.arange(20) % 2
         bits = templates[labels] ^ (np.random.default_rng(seed).random((20, 2000)) < 0.2)
         means = np.array([bits[labels == i].mean(axis=0) for i in (0, 1)])
-        found = starts.distances(means, np.full(2, 10 << 30), 1 << 30)[0][0, 1]
+        found = starts.Distances(means, np.full(2, 10 << 30), 1 << 30).of(0, debiased=True)[1]
         estimates.append(found / 2.0 ** (2 * min(20, (52 - 11) // 2)))
     error = np.std(estimates) / np.sqrt(60)
     assert abs(np.mean(estimates) - 36) < 6 * error
@@ -373,14 +377,11 @@ def test_starts_prefer_the_far_and_heavy():
     apart = np.where(np.arange(9)[:, None] // 3 == np.arange(9)[None] // 3, 0, 1000)
     rng = np.random.default_rng(0)
     for _ in range(50):
-        chosen = starts.spread(apart, np.full(9, 5 << 30), 3, rng)
+        chosen = starts.spread(apart.__getitem__, np.full(9, 5 << 30), 3, rng)
         assert sorted(c // 3 for c in chosen) == [0, 1, 2]
-    assert sorted(starts.spread(np.zeros((4, 4), dtype=np.int64), np.full(4, 1 << 30), 4, rng)) == [
-        0,
-        1,
-        2,
-        3,
-    ]
+    nowhere = np.zeros(4, dtype=np.int64)
+    chosen = starts.spread(lambda i: nowhere, np.full(4, 1 << 30), 4, rng)
+    assert sorted(chosen) == [0, 1, 2, 3]
 
 
 # -- bad input -----------------------------------------------------------------------------------
@@ -519,9 +520,46 @@ def test_weights_that_are_small_are_not_lost():
 def test_the_debiased_distance_knows_what_a_row_weighs():
     means = np.random.default_rng(0).random((4, 50))
     mass = np.array([3, 4, 5, 6]) << 30
-    plain = starts.distances(means, mass, 1 << 30)
-    scaled = starts.distances(means, mass << 16, 1 << 46)
-    assert np.array_equal(plain[0], scaled[0])
+    plain = starts.Distances(means, mass, 1 << 30)
+    scaled = starts.Distances(means, mass << 16, 1 << 46)
+    for i in range(4):
+        assert np.array_equal(plain.of(i, debiased=True), scaled.of(i, debiased=True))
+
+
+def test_starts_that_stand_at_once_and_agree_are_few():
+    """Templates far apart: three starts are enough. Fair coins have no templates to stand."""
+    templates = make_templates(3, 500, separation=0.3, random_state=0)
+    X, _ = sample_mixture(templates, [0.5, 0.3, 0.2], 0.05, 300, random_state=0)
+    fit = TemplateMixture(3, random_state=0).fit(X)
+    assert fit.n_starts_ == fit.n_agreeing_ == 3
+    coins = np.random.default_rng(0).integers(2, size=(300, 500), dtype=np.uint8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert TemplateMixture(3, random_state=0).fit(coins).n_starts_ > 3
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("missing", [False, True])
+def test_mean_scores_are_means_of_scores(weighted, missing):
+    """Within a unit, over rows with weights and cells missing, for popcounts and affine scores."""
+    rng = np.random.default_rng(0)
+    X, _ = sampled("shared", 200)
+    weights = rng.integers(1, 9, size=200)
+    mask = rng.random(X.shape) < 0.2
+    rows = as_incomplete_rows(
+        X, sample_weight=weights if weighted else None, mask=mask if missing else None
+    )
+    plain = as_rows(X)
+    mixture = seeds.pick(plain, 9, rng, None)
+    for model in (mixture, replace(mixture, means=0.1 + 0.8 * mixture.means)):
+        scores = model.scores(missing=missing)
+        packed = rows._wide if weighted or missing else rows
+        words, counts = step._split(packed.words, rows.layout)
+        exact = [
+            sum(int(c) * int(s) for c, s in zip(counts, column, strict=True)) / int(counts.sum())
+            for column in scores(words).T
+        ]
+        assert np.abs(step.mean_scores(rows, scores) - np.array(exact)).max() < 4
 
 
 def test_a_component_without_weight_stays_without_when_cooled():

@@ -74,7 +74,7 @@ class Statistics:
         """Share of ones of each component and column; `otherwise` where there are no rows."""
         empty = self.counts == 0
         if not empty.any():
-            return self.sums / self.counts
+            return self.sums.astype(np.float64) / self.counts.astype(np.float64)
         return np.where(empty, otherwise, self.sums / np.where(empty, 1, self.counts))
 
     @property
@@ -132,11 +132,10 @@ def summed(rows: Rows, scores: Scores) -> Statistics:
 
 
 def mean_scores(rows: Rows, scores: Scores) -> Ints:
-    """The mean score of each component over all rows, within one unit a row."""
-    k, layout = len(scores.const), rows.layout
-    total = rows.map_reduce(partial(_total, layout=layout), block_cells=1, workers=1 << 16)
-    share = partial(_score_shares, scores=scores, layout=layout, total=int(total[0]))
-    return rows.map_reduce(share, block_cells=k, workers=1 << 16)
+    """The mean score of each component over all rows, cut to a whole unit."""
+    count = partial(_count, layout=rows.layout)
+    n_rows, *ones = rows.map_reduce(count, block_cells=1, workers=1 << 16)
+    return scores.mean(int(n_rows), np.array(ones))
 
 
 def leads(rows: Rows, scores: Scores) -> Ints:
@@ -270,12 +269,9 @@ def _leads_of_block(words: Words, *, scores: Scores, layout: Layout) -> Ints:
     return out
 
 
-def _total(words: Words, *, layout: Layout) -> Ints:
-    total: Ints = _split(words, layout)[1].sum(keepdims=True)
-    return total
-
-
-def _score_shares(words: Words, *, scores: Scores, layout: Layout, total: int) -> Ints:
+def _count(words: Words, *, layout: Layout) -> Ints:
+    """How many rows there are, and how many have a 1 in each column."""
+    kernels = backend(words)
     words, counts = _split(words, layout)
-    share: Ints = (scores(words) // total * counts[:, None]).sum(axis=0)
-    return share
+    ones = kernels.column_sums(words, counts[:, None] << fixed.SHARE_BITS, 64 * words.shape[1])
+    return np.append(counts.sum(), ones[0] >> fixed.SHARE_BITS)

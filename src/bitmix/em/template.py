@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Container
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,11 @@ _COOLINGS = ((4, 4, 3, 3, 2, 2, 1, 1), (2, 1))
 _COOLED_COLUMNS = 64  # with fewer, rows are unsure anyway, and cooling would make all clusters one
 _LOOSE = 1e-3
 _FINALISTS = 4
+_AT_ONCE = 2  # steps
 _FIRST_STARTS = 3
-_ENOUGH, _ENOUGH_HARD = 5, 3  # starts that agree on the best end: more of them are not needed
+# Starts that agree on the best end, so that more of them are not needed: where none was in doubt,
+# where some were, and where the later ones began with more components than k.
+_ENOUGH_SURE, _ENOUGH, _ENOUGH_WIDE = 3, 5, 2
 
 
 @dataclass(frozen=True)
@@ -93,8 +97,9 @@ def fit_templates(
 ) -> TemplateFit:
     """Step 5; then for each of several prunings EM steps to the end; the likeliest end.
 
-    Where the first starts disagree, templates are hard to find. Later ones then start from half as
-    many components again, and leave out the least missed: a light template is seldom lost so.
+    Where a start did not stand at once, templates are hard to find. Later ones then start from half
+    as many components again, and leave out the least missed: a light template is seldom lost so.
+    Of two templates none is easily lost: there the first starts have to disagree.
     """
     if settings.noise_model == "cell":
         return _fit_cells(rows, k, seeded, settings, rng)
@@ -103,22 +108,25 @@ def fit_templates(
     ends: dict[bytes, TemplateFit] = {}
     agreeing: Counter[bytes] = Counter()
     prunings = _Prunings(seeded, k, rng)
+    sure = True
     for _ in range(settings.n_init):
-        hard = len(agreeing) > 1 and agreeing.total() >= _FIRST_STARTS
-        chosen = prunings.draw(k + (k + 1) // 2 if hard else k)
+        wide = not sure and (k > 2 or (len(agreeing) > 1 and agreeing.total() >= _FIRST_STARTS))
+        chosen = prunings.draw(k + (k + 1) // 2 if wide else k)
         if chosen is None:
             continue
-        start = _softened(rows, seeded.mixture.kept(chosen), settings.soft_steps, ends)
+        start, n_steps = _softened(rows, seeded.mixture.kept(chosen), settings.soft_steps, ends)
         end = ends.get(_key(start))
         if end is None:
             mixture = _with_noise(rows, start, settings.noise_model)
-            if hard:
+            if wide:
                 mixture = _with_fewer(rows, mixture, k, settings.noise_model)
             end = _converged(rows, mixture, settings, (first,), ends)
         agreeing[_key(end.mixture)] += 1
+        sure = sure and n_steps <= _AT_ONCE and len(agreeing) == 1
         if best is None or _worth(end) > _worth(best):
             best = end
-        if agreeing[_key(best.mixture)] >= (_ENOUGH_HARD if hard else _ENOUGH):
+        enough = _ENOUGH_SURE if sure else _ENOUGH_WIDE if wide else _ENOUGH
+        if agreeing[_key(best.mixture)] >= enough:
             break
     assert best is not None
     return replace(best, n_agreeing=agreeing[_key(best.mixture)], n_starts=agreeing.total())
@@ -142,7 +150,7 @@ def _fit_cells(
         chosen = prunings.draw(k)
         if chosen is None:
             continue
-        start = _softened(rows, seeded.mixture.kept(chosen), settings.soft_steps, ())
+        start, _ = _softened(rows, seeded.mixture.kept(chosen), settings.soft_steps, ())
         mixture = _cooled(rows, _with_noise(rows, start, "cell"), cooling)
         halfway.append(_converged(rows, mixture, loose, (first,)))
     halfway.sort(key=_worth, reverse=True)
@@ -208,14 +216,15 @@ class _Prunings:
         self._alive = prune.survivors(seeded.mixture, k)
         self._mass, self._rng = seeded.statistics.mass[self._alive], rng
         row = seeded.statistics.weight_one << fixed.SHARE_BITS
-        tables = starts.distances(seeded.mixture.means[self._alive], self._mass, row)
-        self._tables = itertools.cycle(tables)
+        self._distances = starts.Distances(seeded.mixture.means[self._alive], self._mass, row)
+        self._debiased = itertools.cycle((True, False))
         self._seen: set[tuple[int, ...]] = set()
 
     def draw(self, k: int) -> NDArray[np.intp] | None:
         """k of them, or nothing where these were drawn before."""
         k = min(k, len(self._alive))
-        chosen = starts.spread(next(self._tables), self._mass, k, self._rng)
+        apart = partial(self._distances.of, debiased=next(self._debiased))
+        chosen = starts.spread(apart, self._mass, k, self._rng)
         key = tuple(sorted(chosen.tolist()))
         if key in self._seen:
             return None
@@ -223,15 +232,18 @@ class _Prunings:
         return self._alive[chosen]
 
 
-def _softened(rows: Rows, mixture: Mixture, most: int, known: Container[bytes]) -> Mixture:
+def _softened(
+    rows: Rows, mixture: Mixture, most: int, known: Container[bytes]
+) -> tuple[Mixture, int]:
     """EM steps on real-valued means, the noise re-estimated, until the templates stand.
 
     Rounded too early, two means that have hardly parted become one template for good. So go on
     until their roundings are k distinct templates and stay the same, or are known from another
     start.
     """
-    before = mixture.templates
-    for _ in range(most):
+    before, n_steps = mixture.templates, 0
+    while n_steps < most:
+        n_steps += 1
         mixture, _ = em_step(rows, mixture)
         mixture = replace(mixture, noise=_noise_of(mixture))
         templates = mixture.templates
@@ -239,7 +251,7 @@ def _softened(rows: Rows, mixture: Mixture, most: int, known: Container[bytes]) 
         if (stand or _key(mixture) in known) and _distinct(mixture):
             break
         before = templates
-    return mixture
+    return mixture, n_steps
 
 
 def _distinct(mixture: Mixture) -> bool:

@@ -39,8 +39,14 @@ _LINES = 8 * _CASES  # lines of a table for one word
 _TILE = 4  # words a table serves at a time: 256 KiB, to stay in the second-level cache
 _FEW_SHARES = 1000  # more than one a row are summed word by word before tables pay for their making
 
+# Where sums stay in registers all along, twice as many lanes at a time.
+_WIDE = 8
+_TILE_ROWS = 4
+
 _INT = ir.IntType(64)
 _VECTOR = ir.VectorType(_INT, _LANES)
+_WIDE_VECTOR = ir.VectorType(_INT, _WIDE)
+_ZEROS = ir.Constant(_WIDE_VECTOR, [0] * _WIDE)
 
 
 def _data(context: Any, builder: Any, signature: Any, args: Any, number: int) -> Any:
@@ -49,6 +55,19 @@ def _data(context: Any, builder: Any, signature: Any, args: Any, number: int) ->
 
 def _lanes_at(builder: Any, data: Any, index: Any) -> Any:
     return builder.bitcast(builder.gep(data, [index]), _VECTOR.as_pointer())
+
+
+def _wide_at(builder: Any, data: Any, index: Any) -> Any:
+    return builder.bitcast(builder.gep(data, [index]), _WIDE_VECTOR.as_pointer())
+
+
+def _everywhere(builder: Any, value: Any) -> Any:
+    """The number in all lanes of a wide vector."""
+    index = ir.IntType(32)
+    anything = ir.Constant(_WIDE_VECTOR, ir.Undefined)
+    first = builder.insert_element(anything, value, ir.Constant(index, 0))
+    zeros = ir.Constant(ir.VectorType(index, _WIDE), [0] * _WIDE)
+    return builder.shuffle_vector(first, anything, zeros)
 
 
 def _cases_of(builder: Any, word: Any, first: Any) -> Any:
@@ -115,38 +134,27 @@ def _add_where(
     """out[to : to+64] += the share of each of the rows, in the columns where word w of the row has
     a bit. The 64 sums stay in registers: memory is touched once a row, and once at the end.
     """
-    lanes = 8
-    vector = ir.VectorType(_INT, lanes)
-    zero = ir.Constant(vector, [0] * lanes)
-
-    def spread(builder: Any, value: Any) -> Any:
-        index = ir.IntType(32)
-        anything = ir.Constant(vector, ir.Undefined)
-        first = builder.insert_element(anything, value, ir.Constant(index, 0))
-        everywhere = ir.Constant(ir.VectorType(index, lanes), [0] * lanes)
-        return builder.shuffle_vector(first, anything, everywhere)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         into, bits, chosen, given = (
             _data(context, builder, signature, args, number) for number in (0, 2, 5, 6)
         )
-        sums = [cgutils.alloca_once_value(builder, zero) for _ in range(0, 64, lanes)]
+        sums = [cgutils.alloca_once_value(builder, _ZEROS) for _ in range(0, 64, _WIDE)]
         with cgutils.for_range(builder, args[7]) as loop:
             row = builder.load(builder.gep(chosen, [loop.index]))
-            share = spread(builder, builder.load(builder.gep(given, [loop.index])))
+            share = _everywhere(builder, builder.load(builder.gep(given, [loop.index])))
             place = builder.add(builder.mul(row, args[4]), args[3])
-            word = spread(builder, builder.load(builder.gep(bits, [place])))
+            word = _everywhere(builder, builder.load(builder.gep(bits, [place])))
             for part, total in enumerate(sums):
-                tests = ir.Constant(vector, [1 << (lanes * part + lane) for lane in range(lanes)])
-                is_set = builder.icmp_unsigned("!=", builder.and_(word, tests), zero)
-                added = builder.select(is_set, share, zero)
+                tests = ir.Constant(_WIDE_VECTOR, [1 << (_WIDE * part + i) for i in range(_WIDE)])
+                is_set = builder.icmp_unsigned("!=", builder.and_(word, tests), _ZEROS)
+                added = builder.select(is_set, share, _ZEROS)
                 builder.store(builder.add(builder.load(total), added), total)
         for part, total in enumerate(sums):
-            index = builder.add(args[1], ir.Constant(_INT, lanes * part))
-            place = builder.bitcast(builder.gep(into, [index]), vector.as_pointer())
-            builder.store(
-                builder.add(builder.load(place, align=8), builder.load(total)), place, align=8
-            )
+            index = builder.add(args[1], ir.Constant(_INT, _WIDE * part))
+            place = _wide_at(builder, into, index)
+            before = builder.load(place, align=8)
+            builder.store(builder.add(before, builder.load(total)), place, align=8)
         return context.get_dummy_value()
 
     whole = types.int64
@@ -162,10 +170,48 @@ def _popcount(typing_context: Any, word: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _tile_distances(
+    typing_context: Any, out: Any, row: Any, i: Any, words: Any, n_words: Any, across: Any, k: Any
+) -> Any:
+    """out[row : row+4, i : i+8] = distances; `across` holds word w of all templates side by side.
+
+    Of four rows and eight templates, each word is loaded once, and all 32 distances stay in
+    registers.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        into, bits, others = (_data(context, builder, signature, args, j) for j in (0, 3, 5))
+        _, row, i, _, n_words, _, k = args
+        rows = [builder.add(row, ir.Constant(_INT, r)) for r in range(_TILE_ROWS)]
+        counts = [cgutils.alloca_once_value(builder, _ZEROS) for _ in rows]
+        kind = ir.FunctionType(_WIDE_VECTOR, [_WIDE_VECTOR])
+        popcounts = cgutils.get_or_insert_function(builder.module, kind, f"llvm.ctpop.v{_WIDE}i64")
+        with cgutils.for_range(builder, n_words) as loop:
+            place = builder.add(builder.mul(loop.index, k), i)
+            eight = builder.load(_wide_at(builder, others, place), align=8)
+            for at, count in zip(rows, counts, strict=True):
+                place = builder.add(builder.mul(at, n_words), loop.index)
+                word = _everywhere(builder, builder.load(builder.gep(bits, [place])))
+                apart = builder.call(popcounts, [builder.xor(word, eight)])
+                builder.store(builder.add(builder.load(count), apart), count)
+        for at, count in zip(rows, counts, strict=True):
+            place = _wide_at(builder, into, builder.add(builder.mul(at, k), i))
+            builder.store(builder.load(count), place, align=8)
+        return context.get_dummy_value()
+
+    whole = types.int64
+    return types.void(out, whole, whole, words, whole, across, whole), generate
+
+
 def hamming(words: Words, templates: Words) -> Ints:
     """See `reference.hamming`."""
     out = np.empty((len(words), len(templates)), dtype=np.int64)
-    _hamming(np.ascontiguousarray(words), np.ascontiguousarray(templates), out)
+    words = np.ascontiguousarray(words)
+    if len(words) < _TILE_ROWS or len(templates) < _WIDE:
+        _hamming(words, np.ascontiguousarray(templates), out)
+    else:
+        _hamming_by_tiles(words, np.ascontiguousarray(templates.T), out)
     return out
 
 
@@ -243,6 +289,17 @@ def _hamming(words, templates, out):  # type: ignore[no-untyped-def]
             for w in range(words.shape[1]):
                 distance += _popcount(words[row, w] ^ templates[i, w])
             out[row, i] = distance
+
+
+@njit(types.void(_WORDS, _WORDS, _OUT2), nogil=True, cache=True)
+def _hamming_by_tiles(words, across, out):  # type: ignore[no-untyped-def]
+    rows, k = out.shape
+    for row in range(0, rows, _TILE_ROWS):
+        for i in range(0, k, _WIDE):  # the last tiles lie over those before, to end with the table
+            _tile_distances(
+                out, min(row, rows - _TILE_ROWS), min(i, k - _WIDE),
+                words, words.shape[1], across, k,
+            )  # fmt: skip
 
 
 @njit(types.void(_WORDS, _WORDS, _INTS2, _INTS2, types.int64, _OUT1), nogil=True, cache=True)

@@ -53,6 +53,19 @@ class HammingScores:
         scores = self.const[:, None] - steps[:, None] * distances
         return Bounds(self.templates, scores, scores)
 
+    def mean(self, n_rows: int, ones: Ints) -> Ints:
+        """The mean score over all rows, given their ones in each column.
+
+        A distance is affine in the bits of the template, too.
+        """
+        sums = backend(self.templates).affine(
+            self.templates, ones.sum(keepdims=True), (n_rows - 2 * ones)[None]
+        )
+        steps = np.broadcast_to(self.step, self.const.shape)
+        lost = [int(step) * int(d) // n_rows for step, d in zip(steps, sums[:, 0], strict=True)]
+        found: Ints = self.const - np.array(lost)
+        return found
+
     def total(self, rows: Ints, ones: Ints) -> int:
         """The sum of scores of so many rows of each component, given their ones in each column."""
         bits = unpack(self.templates, ones.shape[1]).astype(np.int64)
@@ -90,18 +103,29 @@ class AffineScores:
         np.cumsum(losses[:, ::-1], axis=1, out=most[:, 1 : n + 1])
         return Bounds(pack(self.coef > 0), best[:, None] - most, best[:, None] - least)
 
+    def mean(self, n_rows: int, ones: Ints) -> Ints:
+        """The mean score over all rows, given their ones in each column."""
+        n = self.coef.shape[1]
+        found: Ints = self.const + np.array([total // n_rows for total in self._sums(ones[:n])])
+        return found
+
     def total(self, rows: Ints, ones: Ints) -> int:
-        """The sum of scores of so many rows of each component, given their ones in each column.
+        """The sum of scores of so many rows of each component, given their ones in each column."""
+        consts = sum(int(m) * int(const) for m, const in zip(rows, self.const, strict=True))
+        return consts + sum(self._sums(ones))
+
+    def _sums(self, ones: Ints) -> list[int]:
+        """Σ_s ones_s·coef_is of each component.
 
         Coefficients are below 2^53 in size, ones at most 2^31 and columns 10^6: products of halves
-        add up to less than 2^63 for each component.
+        add up to less than 2^63.
         """
-        total = sum(int(m) * int(const) for m, const in zip(rows, self.const, strict=True))
+        totals = [0] * len(self.coef)
         for some, ones_shift in ((ones >> 16, 16), (ones & 0xFFFF, 0)):
             for part, coef_shift in ((self.coef >> 26, 26), (self.coef & ((1 << 26) - 1), 0)):
-                sums = (some * part).sum(axis=1)
-                total += sum(map(int, sums)) << (ones_shift + coef_shift)
-        return total
+                for i, found in enumerate((some * part).sum(axis=1)):
+                    totals[i] += int(found) << (ones_shift + coef_shift)
+        return totals
 
     def scaled_down(self, halvings: int) -> "AffineScores":
         """All scores divided by 2^halvings."""
