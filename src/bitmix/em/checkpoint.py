@@ -13,6 +13,7 @@ import hashlib
 import json
 import math
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 
 from bitmix.em.step import PASSES
 from bitmix.errors import FileFormatError, InputError
-from bitmix.kernels.bits import Words
+from bitmix.kernels.bits import Words, words_for
 from bitmix.rows import Rows
 from bitmix.rows.protocol import A, Layout
 
@@ -47,6 +48,7 @@ class Checkpoint:
         self._places: dict[str, tuple[int, int]] = {}  # where the pass is in the file, how long
         self._pending: dict[str, bytes] = {}
         self._written = time.monotonic()
+        self._one_at_a_time = threading.Lock()  # starts run side by side
         if not self._path.parent.is_dir():
             raise FileNotFoundError(
                 f"there is no folder {self._path.parent} to write {self._path.name} into"
@@ -78,11 +80,12 @@ class Checkpoint:
 
     def recall(self, key: str, fits: Callable[[Any], bool]) -> Any:
         """What a pass gave, or None; it must be of a kind that the pass can give."""
-        payload = self._pending.get(key)
-        if payload is None and key in self._places:
-            place, length = self._places[key]
-            self._file.seek(place)
-            payload = self._file.read(length)
+        with self._one_at_a_time:
+            payload = self._pending.get(key)
+            if payload is None and key in self._places:
+                place, length = self._places[key]
+                self._file.seek(place)
+                payload = self._file.read(length)
         if payload is None:
             return None
         try:
@@ -95,9 +98,11 @@ class Checkpoint:
 
     def keep(self, key: str, value: Any) -> None:
         """Remember what a pass gave."""
-        self._pending[key] = _encoded(key, value)
-        if time.monotonic() - self._written >= _SECONDS:
-            self._flush()
+        encoded = _encoded(key, value)
+        with self._one_at_a_time:
+            self._pending[key] = encoded
+            if time.monotonic() - self._written >= _SECONDS:
+                self._flush()
 
     def _flush(self) -> None:
         try:
@@ -241,8 +246,13 @@ class CheckpointedRows:
         n = self.shape[1]
 
         def fits(value: Any) -> bool:
-            if scores is None:  # the weight of all rows
-                return isinstance(value, np.ndarray) and value.shape == (1,) and int(value[0]) > 0
+            if scores is None:  # rows, and ones in each column
+                columns = 64 * words_for(n) * (2 if self.layout.missing else 1)
+                return (
+                    isinstance(value, np.ndarray)
+                    and value.shape == (1 + columns,)
+                    and bool(np.all((value >= 0) & (value <= value[0])) and value[0] > 0)
+                )
             if isinstance(value, np.ndarray):
                 return bool(value.shape == (len(scores.const),))
             return type(value) in PASSES.values() and bool(value.fits(len(scores.const), n))

@@ -19,6 +19,7 @@ from bitmix.kernels import fixed
 from bitmix.mixture import Mixture
 from bitmix.noisy import NoiseModel, NoisyTemplates, as_noise_model
 from bitmix.rows import Rows
+from bitmix.rows.threads import each
 
 _LEAST_ROWS = 3
 _COOLINGS = ((4, 4, 3, 3, 2, 2, 1, 1), (2, 1))
@@ -141,20 +142,23 @@ def _fit_cells(
     the other misses. All go as far as a loose tolerance, the likeliest to the end.
     """
     first = Round.of(seeded.mixture, seeded.statistics)
-
     loose = replace(settings, tol=max(settings.tol, _LOOSE))
     prunings = _Prunings(seeded, k, rng)
-    halfway: list[TemplateFit] = []
     coolings = _COOLINGS if rows.shape[1] >= _COOLED_COLUMNS else ((), ())
-    for cooling in coolings * settings.n_init:
-        chosen = prunings.draw(k)
-        if chosen is None:
-            continue
-        start, _ = _softened(rows, seeded.mixture.kept(chosen), settings.soft_steps, ())
-        mixture = _cooled(rows, _with_noise(rows, start, "cell"), cooling)
-        halfway.append(_converged(rows, mixture, loose, (first,)))
+    drawn = [(prunings.draw(k), cooling) for cooling in coolings * settings.n_init]
+
+    def begun(start: tuple[NDArray[np.intp], tuple[int, ...]]) -> TemplateFit:
+        chosen, cooling = start
+        mixture, _ = _softened(rows, seeded.mixture.kept(chosen), settings.soft_steps, ())
+        cooled = _cooled(rows, _with_noise(rows, mixture, "cell"), cooling)
+        return _converged(rows, cooled, loose, (first,))
+
+    def ended(fit: TemplateFit) -> TemplateFit:
+        return _converged(rows, fit.mixture, settings, fit.history)
+
+    halfway = each(begun, [(chosen, cooling) for chosen, cooling in drawn if chosen is not None])
     halfway.sort(key=_worth, reverse=True)
-    finals = [_converged(rows, fit.mixture, settings, fit.history) for fit in halfway[:_FINALISTS]]
+    finals = each(ended, halfway[:_FINALISTS])
     likeliest = max(finals, key=_worth)
     met = _key(halfway[finals.index(likeliest)].mixture)
     n_agreeing = sum(_key(fit.mixture) == met for fit in halfway)
