@@ -13,7 +13,6 @@ import hashlib
 import json
 import math
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -48,7 +47,6 @@ class Checkpoint:
         self._places: dict[str, tuple[int, int]] = {}  # where the pass is in the file, how long
         self._pending: dict[str, bytes] = {}
         self._written = time.monotonic()
-        self._one_at_a_time = threading.Lock()  # starts run side by side
         if not self._path.parent.is_dir():
             raise FileNotFoundError(
                 f"there is no folder {self._path.parent} to write {self._path.name} into"
@@ -80,12 +78,11 @@ class Checkpoint:
 
     def recall(self, key: str, fits: Callable[[Any], bool]) -> Any:
         """What a pass gave, or None; it must be of a kind that the pass can give."""
-        with self._one_at_a_time:
-            payload = self._pending.get(key)
-            if payload is None and key in self._places:
-                place, length = self._places[key]
-                self._file.seek(place)
-                payload = self._file.read(length)
+        payload = self._pending.get(key)
+        if payload is None and key in self._places:
+            place, length = self._places[key]
+            self._file.seek(place)
+            payload = self._file.read(length)
         if payload is None:
             return None
         try:
@@ -98,11 +95,9 @@ class Checkpoint:
 
     def keep(self, key: str, value: Any) -> None:
         """Remember what a pass gave."""
-        encoded = _encoded(key, value)
-        with self._one_at_a_time:
-            self._pending[key] = encoded
-            if time.monotonic() - self._written >= _SECONDS:
-                self._flush()
+        self._pending[key] = _encoded(key, value)
+        if time.monotonic() - self._written >= _SECONDS:
+            self._flush()
 
     def _flush(self) -> None:
         try:

@@ -19,12 +19,11 @@ from bitmix.kernels import fixed
 from bitmix.mixture import Mixture
 from bitmix.noisy import NoiseModel, NoisyTemplates, as_noise_model
 from bitmix.rows import Rows
-from bitmix.rows.threads import each
 
 _LEAST_ROWS = 3
 _COOLINGS = ((4, 4, 3, 3, 2, 2, 1, 1), (2, 1))
 _COOLED_COLUMNS = 64  # with fewer, rows are unsure anyway, and cooling would make all clusters one
-_LOOSE = 1e-3
+_VERY_LOOSE, _LOOSE = 2e-2, 1e-3
 _FINALISTS = 4
 _AT_ONCE = 2  # steps
 _FIRST_STARTS = 3
@@ -136,33 +135,37 @@ def fit_templates(
 def _fit_cells(
     rows: Rows, k: int, seeded: SeededRound, settings: Settings, rng: np.random.Generator
 ) -> TemplateFit:
-    """A free probability for each cell takes many steps: most starts are given up half-way.
+    """A free probability for each cell takes many steps: most starts are given up on the way.
 
     There are twice `n_init` starts, cooled slowly and quickly in turn: either way finds ends that
-    the other misses. All go as far as a loose tolerance, the likeliest to the end.
+    the other misses. All go as far as a very loose tolerance, the likelier two thirds to a loose
+    one, and the likeliest few of these to the end.
     """
     first = Round.of(seeded.mixture, seeded.statistics)
-    loose = replace(settings, tol=max(settings.tol, _LOOSE))
     prunings = _Prunings(seeded, k, rng)
     coolings = _COOLINGS if rows.shape[1] >= _COOLED_COLUMNS else ((), ())
     drawn = [(prunings.draw(k), cooling) for cooling in coolings * settings.n_init]
 
-    def begun(start: tuple[NDArray[np.intp], tuple[int, ...]]) -> TemplateFit:
-        chosen, cooling = start
+    def begun(chosen: NDArray[np.intp], cooling: tuple[int, ...]) -> TemplateFit:
         mixture, _ = _softened(rows, seeded.mixture.kept(chosen), settings.soft_steps, ())
         cooled = _cooled(rows, _with_noise(rows, mixture, "cell"), cooling)
-        return _converged(rows, cooled, loose, (first,))
+        return converged(cooled, (first,), _VERY_LOOSE)
 
-    def ended(fit: TemplateFit) -> TemplateFit:
-        return _converged(rows, fit.mixture, settings, fit.history)
+    def converged(mixture: NoisyTemplates, history: tuple[Round, ...], tol: float) -> TemplateFit:
+        return _converged(rows, mixture, replace(settings, tol=max(settings.tol, tol)), history)
 
-    halfway = each(begun, [(chosen, cooling) for chosen, cooling in drawn if chosen is not None])
+    def further(fits: list[TemplateFit], most: int, tol: float) -> list[TemplateFit]:
+        likeliest = sorted(fits, key=_worth, reverse=True)[:most]
+        return [converged(fit.mixture, fit.history, tol) for fit in likeliest]
+
+    begins = [begun(chosen, cooling) for chosen, cooling in drawn if chosen is not None]
+    halfway = further(begins, -(-2 * len(begins) // 3), _LOOSE)
     halfway.sort(key=_worth, reverse=True)
-    finals = each(ended, halfway[:_FINALISTS])
+    finals = further(halfway, _FINALISTS, 0.0)
     likeliest = max(finals, key=_worth)
     met = _key(halfway[finals.index(likeliest)].mixture)
     n_agreeing = sum(_key(fit.mixture) == met for fit in halfway)
-    return replace(likeliest, n_agreeing=n_agreeing, n_starts=len(halfway))
+    return replace(likeliest, n_agreeing=n_agreeing, n_starts=len(begins))
 
 
 def _worth(fit: TemplateFit) -> tuple[int, int]:

@@ -551,9 +551,9 @@ def _posteriors(scores, bits, coarse, fine, logs, shares, tops, rest):  # type: 
                 if e != 0:
                     # A quotient below 2^30, in floats within 2^-20: at most one off when cut to a
                     # whole number, and set right by what it leaves. A division takes far longer.
-                    share = np.int64(e * whole)
+                    share = int(e * whole)
                     left = (e << SHARE_BITS) - share * total
-                    share += np.int64(left >= total) - np.int64(left < 0)
+                    share += (left >= total) - (left < 0)
                     shares[row, i] = share
                     if i != best:
                         given += share

@@ -2,16 +2,13 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from typing import TypeVar
 
 from bitmix.kernels import num_threads
 
-T = TypeVar("T")
-R = TypeVar("R")
 _here = threading.local()
 
 
@@ -28,21 +25,6 @@ def pool() -> ThreadPoolExecutor:
 @cache
 def _pool(number: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(number, thread_name_prefix="bitmix", initializer=_mark)
-
-
-def each(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """What the function gives for each item: side by side, every pass within by its own thread.
-
-    For items that take many small passes, which several threads would share with little gain.
-    """
-    if available() == 1 or len(items) < 2:
-        return [function(item) for item in items]
-    futures = [pool().submit(function, item) for item in items]
-    try:
-        return [future.result() for future in futures]
-    finally:
-        for future in futures:
-            future.cancel()
 
 
 @contextmanager
