@@ -1,6 +1,5 @@
 """The fit behind `TemplateMixture`: one over-seeded round, several prunings, the likeliest end."""
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Container
@@ -98,8 +97,8 @@ def fit_templates(
     """Step 5; then for each of several prunings EM steps to the end; the likeliest end.
 
     Where a start did not stand at once, templates are hard to find. Later ones then start from half
-    as many components again, and leave out the least missed: a light template is seldom lost so.
-    Of two templates none is easily lost: there the first starts have to disagree.
+    as many components again, and leave out the least missed: a light template is seldom lost so. Of
+    two templates neither is easily lost: there the first starts have to disagree as well.
     """
     if settings.noise_model == "cell":
         return _fit_cells(rows, k, seeded, settings, rng)
@@ -108,13 +107,14 @@ def fit_templates(
     ends: dict[bytes, TemplateFit] = {}
     agreeing: Counter[bytes] = Counter()
     prunings = _Prunings(seeded, k, rng)
-    sure = True
-    for _ in range(settings.n_init):
-        wide = not sure and (k > 2 or (len(agreeing) > 1 and agreeing.total() >= _FIRST_STARTS))
-        chosen = prunings.draw(k + (k + 1) // 2 if wide else k)
+    many, sure = k > 2, True
+    for number in range(settings.n_init):
+        wide = not sure and (many or (len(agreeing) > 1 and agreeing.total() >= _FIRST_STARTS))
+        debiased = number % 2 == 0 or (many and sure)
+        chosen = prunings.draw(k + (k + 1) // 2 if wide else k, debiased=debiased)
         if chosen is None:
             continue
-        start, n_steps = _softened(rows, seeded.mixture.kept(chosen), settings.soft_steps, ends)
+        start, n_steps = _softened(rows, seeded.mixture.kept(chosen), k, settings.soft_steps, ends)
         end = ends.get(_key(start))
         if end is None:
             mixture = _with_noise(rows, start, settings.noise_model)
@@ -144,10 +144,13 @@ def _fit_cells(
     first = Round.of(seeded.mixture, seeded.statistics)
     prunings = _Prunings(seeded, k, rng)
     coolings = _COOLINGS if rows.shape[1] >= _COOLED_COLUMNS else ((), ())
-    drawn = [(prunings.draw(k), cooling) for cooling in coolings * settings.n_init]
+    drawn = [
+        (prunings.draw(k, debiased=number % 2 == 0), cooling)
+        for number, cooling in enumerate(coolings * settings.n_init)
+    ]
 
     def begun(chosen: NDArray[np.intp], cooling: tuple[int, ...]) -> TemplateFit:
-        mixture, _ = _softened(rows, seeded.mixture.kept(chosen), settings.soft_steps, ())
+        mixture, _ = _softened(rows, seeded.mixture.kept(chosen), k, settings.soft_steps, ())
         cooled = _cooled(rows, _with_noise(rows, mixture, "cell"), cooling)
         return converged(cooled, (first,), _VERY_LOOSE)
 
@@ -217,20 +220,19 @@ def on_all_rows(rows: Rows, fit: TemplateFit, model: NoiseModel) -> TemplateFit:
 
 
 class _Prunings:
-    """Some of the survivors, time and again; every other time by debiased distances."""
+    """Some of the survivors, time and again."""
 
     def __init__(self, seeded: SeededRound, k: int, rng: np.random.Generator) -> None:
         self._alive = prune.survivors(seeded.mixture, k)
         self._mass, self._rng = seeded.statistics.mass[self._alive], rng
         row = seeded.statistics.weight_one << fixed.SHARE_BITS
         self._distances = starts.Distances(seeded.mixture.means[self._alive], self._mass, row)
-        self._debiased = itertools.cycle((True, False))
         self._seen: set[tuple[int, ...]] = set()
 
-    def draw(self, k: int) -> NDArray[np.intp] | None:
+    def draw(self, k: int, *, debiased: bool) -> NDArray[np.intp] | None:
         """k of them, or nothing where these were drawn before."""
         k = min(k, len(self._alive))
-        apart = partial(self._distances.of, debiased=next(self._debiased))
+        apart = partial(self._distances.of, debiased=debiased)
         chosen = starts.spread(apart, self._mass, k, self._rng)
         key = tuple(sorted(chosen.tolist()))
         if key in self._seen:
@@ -240,13 +242,13 @@ class _Prunings:
 
 
 def _softened(
-    rows: Rows, mixture: Mixture, most: int, known: Container[bytes]
+    rows: Rows, mixture: Mixture, k: int, most: int, known: Container[bytes]
 ) -> tuple[Mixture, int]:
-    """EM steps on real-valued means, the noise re-estimated, until the templates stand.
+    """EM steps on real-valued means, the noise re-estimated, until the templates stand; how many.
 
     Rounded too early, two means that have hardly parted become one template for good. So go on
-    until their roundings are k distinct templates and stay the same, or are known from another
-    start.
+    until their roundings are k distinct templates or more and stay the same, or are known from
+    another start.
     """
     before, n_steps = mixture.templates, 0
     while n_steps < most:
@@ -255,14 +257,11 @@ def _softened(
         mixture = replace(mixture, noise=_noise_of(mixture))
         templates = mixture.templates
         stand = np.array_equal(templates, before)
-        if (stand or _key(mixture) in known) and _distinct(mixture):
+        distinct = len({template.tobytes() for template in templates})
+        if distinct >= k and (stand or _key(mixture) in known):
             break
         before = templates
     return mixture, n_steps
-
-
-def _distinct(mixture: Mixture) -> bool:
-    return len({template.tobytes() for template in mixture.templates}) == mixture.n_components
 
 
 def _noise_of(mixture: Mixture) -> float:
