@@ -20,6 +20,7 @@ _STATISTICS_BYTES = 1 << 30  # partial sums of all threads together
 # costs little beside the rest; with many components most rows are undecided anyway.
 _SCREENED_ROWS, _SCREENED_COMPONENTS, _SCREENED_CELLS = 4096, 64, 1 << 21
 _PROBE = 64
+_CHUNK_CELLS = 1 << 18  # scores at once: 2 MiB, to stay in the second-level cache
 
 
 class Model(Protocol):
@@ -122,7 +123,8 @@ def summed(rows: Rows, scores: Scores) -> Statistics:
     """The statistics of the shares that scores give."""
     (m, n), k = rows.shape, len(scores.const)
     workers = max(1, _STATISTICS_BYTES // (3 * 8 * k * n))
-    share = partial(rows.map_reduce, block_cells=k, workers=workers)
+    cells = min(k, 2 * words_for(n))  # of a row at once: scores are made a chunk of rows at a time
+    share = partial(rows.map_reduce, block_cells=cells, workers=workers)
     if rows.layout != PLAIN:
         return share(partial(_of_layout, scores=scores, n_columns=n, layout=rows.layout))
     if m < _SCREENED_ROWS or k > _SCREENED_COMPONENTS or k * n > _SCREENED_CELLS:
@@ -159,11 +161,27 @@ def maximise(mixture: Mixture, statistics: Statistics) -> Mixture:
 
 
 def _of_block(words: Words, *, scores: Scores, n_columns: int) -> Statistics:
-    kernels = backend(words)
-    shares, tops, logs = kernels.posteriors(scores(words), scores.bits, fixed.tables())
-    sums = kernels.column_sums(words, shares, n_columns)
-    units = likelihood(tops, logs, scores.bits)
-    return Statistics(len(words), shares.sum(axis=0), sums, units)
+    mass, sums, units = _of_words(words, scores)
+    return Statistics(len(words), mass, np.ascontiguousarray(sums[:, :n_columns]), units)
+
+
+def _of_words(words: Words, scores: Scores, counts: Ints | None = None) -> tuple[Ints, Ints, int]:
+    """Masses, sums over all bits of the words, and the likelihood; rows count so often each."""
+    kernels, k = backend(words), len(scores.const)
+    mass, units = np.zeros(k, dtype=np.int64), 0
+    sums: Ints = np.zeros((k, 64 * words.shape[1]), dtype=np.int64)
+    step = max(_PROBE, _CHUNK_CELLS // k)
+    for start in range(0, len(words), step):
+        chunk = words[start : start + step]
+        shares, tops, logs = kernels.posteriors(scores(chunk), scores.bits, fixed.tables())
+        often: Ints | int = 1
+        if counts is not None:
+            often = counts[start : start + step]
+            shares *= often[:, None]
+        mass += shares.sum(axis=0)
+        kernels.add_column_sums(chunk, shares, sums)
+        units += likelihood(tops, logs, scores.bits, often)
+    return mass, sums, units
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,17 +246,14 @@ def _screen(words: Words, *, scores: Scores, bounds: Bounds, n_columns: int) -> 
 
 def _of_layout(words: Words, *, scores: Scores, n_columns: int, layout: Layout) -> Statistics:
     """Rows with weights, or with cells missing."""
-    kernels = backend(words)
     words, counts = _split(words, layout)
-    shares, tops, logs = kernels.posteriors(scores(words), scores.bits, fixed.tables())
-    shares *= counts[:, None]
-    sums = kernels.column_sums(words, shares, 64 * words.shape[1])
+    mass, sums, units = _of_words(words, scores, counts)
     half = 64 * words_for(n_columns)
     return Statistics(
         n_rows=int(counts.sum()),
-        mass=shares.sum(axis=0),
+        mass=mass,
         sums=np.ascontiguousarray(sums[:, :n_columns]),
-        likelihood_units=likelihood(tops, logs, scores.bits, counts),
+        likelihood_units=units,
         weight_one=layout.weight_one or 1,
         known=np.ascontiguousarray(sums[:, half : half + n_columns]) if layout.missing else None,
     )

@@ -35,6 +35,8 @@ class Kernels(Protocol):
 
     def column_sums(self, words: Words, shares: Ints, n_columns: int) -> Ints: ...
 
+    def add_column_sums(self, words: Words, shares: Ints, out: Ints) -> None: ...
+
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
 _SMALL_WORDS = 10**6 // 64

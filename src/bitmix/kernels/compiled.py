@@ -227,10 +227,19 @@ def affine(words: Words, const: Ints, coef: Ints) -> Ints:
 
 
 def column_sums(words: Words, shares: Ints, n_columns: int) -> Ints:
-    """See `reference.column_sums`. Rows that one component has whole are counted, others summed."""
+    """See `reference.column_sums`."""
+    out = np.zeros((shares.shape[1], 64 * words.shape[1]), dtype=np.int64)
+    add_column_sums(words, shares, out)
+    return out[:, :n_columns]
+
+
+def add_column_sums(words: Words, shares: Ints, out: Ints) -> None:
+    """See `reference.add_column_sums`; the table has all columns of the words.
+
+    Rows that one component has whole are counted, others summed.
+    """
     k = shares.shape[1]
     words, shares = np.ascontiguousarray(words), np.ascontiguousarray(shares)
-    out = np.zeros((_padded(k), 64 * words.shape[1]), dtype=np.int64)
     owner = np.empty(len(words), dtype=np.int64)
     n_shares = _owners(shares, owner)
     _count_whole(words, owner, out)
@@ -240,7 +249,6 @@ def column_sums(words: Words, shares: Ints, n_columns: int) -> Ints:
             padded = np.zeros((len(shares), _padded(k)), dtype=np.int64)
             padded[:, :k] = shares
         _sum_shares(words, padded, owner, _table(), out)
-    return out[:k, :n_columns]
 
 
 _of_thread = threading.local()
@@ -437,7 +445,7 @@ def _sum_by_cases(words, chosen, shares, first, table, out):  # type: ignore[no-
                     _add_lanes(sums, column, sums, column, table, high)
                     _add_lanes(table, low, table, low, table, high)
                 half >>= 1
-        for lane in range(_LANES):
+        for lane in range(min(_LANES, len(out) - first)):  # the shares may be padded
             for column in range(64 * (stop - start)):
                 out[first + lane, 64 * start + column] += sums[column, lane]
 

@@ -34,10 +34,15 @@ def affine(words: Words, const: Ints, coef: Ints) -> Ints:
 
 def column_sums(words: Words, shares: Ints, n_columns: int) -> Ints:
     """Σ_x share_i(x)·x_s, shape (components, columns)."""
-    out = np.empty((shares.shape[1], n_columns), dtype=np.int64)
-    for start, bits in exact.tiles(words, n_columns):
-        out[:, start : start + bits.shape[1]] = exact.product(shares.T, bits)
+    out = np.zeros((shares.shape[1], n_columns), dtype=np.int64)
+    add_column_sums(words, shares, out)
     return out
+
+
+def add_column_sums(words: Words, shares: Ints, out: Ints) -> None:
+    """The same, added to a table."""
+    for start, bits in exact.tiles(words, out.shape[1]):
+        out[:, start : start + bits.shape[1]] += exact.product(shares.T, bits)
 
 
 def posteriors(scores: Ints, bits: int, tables: Tables) -> tuple[Ints, Ints, Ints]:
