@@ -50,7 +50,8 @@ class TemplateMixture(ByPieces[NoisyTemplates]):
         template, one a column, or one for each template and column (the latent class model; the
         choice for tables that do not come from one noise level).
     n_init : int, default=10
-        How many prunings to start from, at most: five that agree on the likeliest end are enough.
+        How many prunings to start from, at most: fewer if enough of them agree on the likeliest
+        end, three where none was in doubt.
         With ``noise_model="cell"`` twice as many, of which the likeliest four are run to the end.
     max_iter : int, default=200
         EM steps at most, for each start.
