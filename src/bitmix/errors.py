@@ -17,6 +17,10 @@ class FileFormatError(OSError):
     """A file that is not what it says, is cut short, or is of another version."""
 
 
+class ClusterError(OSError):
+    """A Dask cluster that lost what a fit needs: its workers, their memory or the scheduler."""
+
+
 class BitmixWarning(UserWarning):
     """Parent of the package's warnings, so that one filter catches them all."""
 
