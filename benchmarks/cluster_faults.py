@@ -35,10 +35,10 @@ from bitmix.rows.cluster import ClusterRows
 
 M, N, BLOCKS, ROUNDS = 6000, 200, 6, 3
 SLOW = 0.15  # seconds more for each block of the pass that is struck
-CONNECT = 2  # seconds in which Dask must reach a scheduler; 30 if not set
-PATIENCE = 3  # seconds without anybody who works; 300 if not set
-MARGIN = 20  # seconds beside them in which an error must come
-SETTINGS = {"distributed.comm.timeouts.connect": f"{CONNECT}s", "bitmix.patience": f"{PATIENCE}s"}
+CONNECT = 30  # seconds in which Dask must reach a scheduler, as is its default
+PATIENCE = 60  # seconds without anybody who works; 300 if not set
+SHORT = 4  # the same, where nobody will
+MARGIN = 30  # seconds beside them in which an error must come
 SERVING = """
 import sys
 from distributed import LocalCluster
@@ -55,10 +55,12 @@ if __name__ == "__main__":
 class Cluster:
     """Two workers and their scheduler, apart from this process, and a client of them."""
 
-    def __init__(self, memory: str = "1GB", **settings: str) -> None:
+    def __init__(self, memory: str = "1GB", connect: int = CONNECT, **settings: str) -> None:
+        # a LocalCluster sends away what took the place of a lost worker, 15 seconds later
+        settings["DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT"] = "1 hour"
         self._memory, self._environment = memory, {**os.environ, **settings}
         self._serve("0")
-        self.client = distributed.Client(self.address, timeout=f"{CONNECT}s")
+        self.client = distributed.Client(self.address, timeout=connect)
 
     def _serve(self, port: str) -> None:
         self.process = subprocess.Popen(
@@ -138,26 +140,26 @@ class Fault:
     poison: Callable[[Any], Any] | None = None
     """Done to one block of the rows."""
     memory: str = "1GB"
+    connect: int = CONNECT
+    patience: int = PATIENCE
     settings: dict[str, str] = field(default_factory=dict)
-
-
-def _raises(block: Any) -> Any:
-    raise ZeroDivisionError("a loader that fails")
 
 
 FAULTS = {
     "a worker is killed": Fault(lambda cluster: cluster.kill_workers(1), share=1),
     "all workers are killed": Fault(lambda cluster: cluster.kill_workers(2), share=1),
     "the scheduler dies, another takes its place": Fault(lambda cluster: cluster.restart()),
-    "the scheduler dies": Fault(lambda cluster: cluster.process.kill(), says="scheduler is gone"),
+    "the scheduler dies": Fault(
+        lambda cluster: cluster.process.kill(), says="scheduler is gone", connect=SHORT
+    ),
     "the scheduler falls silent": Fault(
-        lambda cluster: cluster.stop_scheduler(), says="the scheduler does not answer"
+        lambda cluster: cluster.stop_scheduler(), says="scheduler does not answer", patience=SHORT
     ),
     "the workers leave": Fault(
-        lambda cluster: cluster.send_workers_away(), says="there is no worker"
+        lambda cluster: cluster.send_workers_away(), says="there is no worker", patience=SHORT
     ),
     "a block raises": Fault(
-        poison=_raises, says="block 3 of X could not be computed: ZeroDivisionError: a loader"
+        poison=lambda block: 1 // 0, says="block 3 of X could not be computed: ZeroDivisionError"
     ),
     "a block holds a 2": Fault(poison=lambda block: 2 * block, says="got 2 at row 30"),
     "a block lacks a column": Fault(
@@ -176,6 +178,7 @@ FAULTS = {
     ),
     "workers have no memory left": Fault(
         says="no worker takes on tasks, their memory is full",
+        patience=SHORT,
         settings={
             "DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "0.01",
             "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "False",
@@ -220,12 +223,13 @@ def outcome(fault: Fault, cluster: Cluster, at: int) -> str:
         X.at, X.strike = at, lambda: strike(cluster)
     start = time.monotonic()
     try:
-        found = "right bits" if bits(fitted(X)) == wanted() else "OTHER BITS"
+        with dask.config.set({"bitmix.patience": fault.patience}):
+            found = "right bits" if bits(fitted(X)) == wanted() else "OTHER BITS"
     except (InputError, ClusterError) as error:
         found = "clear error" if fault.says and fault.says in str(error) else f"ERROR {error}"
     except Exception as error:
         found = f"RAW ERROR {type(error).__name__}: {error}"
-    if time.monotonic() - start > PATIENCE + CONNECT + MARGIN:
+    if time.monotonic() - start > fault.patience + fault.connect + MARGIN:
         return "TOO LATE AN END"
     if fault.strike is not None and not X.in_time:
         return "too late"
@@ -235,11 +239,13 @@ def outcome(fault: Fault, cluster: Cluster, at: int) -> str:
 def struck(name: str, at: int, repetitions: int) -> Counter[str]:
     """How fits ended; a cluster that outlives its fault serves again."""
     fault, ends, cluster = FAULTS[name], Counter[str](), None
-    with dask.config.set(SETTINGS), contextlib.ExitStack() as open_clusters:
+    with contextlib.ExitStack() as open_clusters:
         while ends.total() - ends["too late"] < repetitions and ends["too late"] < 99:
-            if cluster is None or fault.says:
+            if cluster is None or (fault.strike and fault.says):
                 open_clusters.close()
-                cluster = open_clusters.enter_context(Cluster(fault.memory, **fault.settings))
+                cluster = open_clusters.enter_context(
+                    Cluster(fault.memory, fault.connect, **fault.settings)
+                )
             cluster.client.wait_for_workers(2, timeout=60)
             ends[outcome(fault, cluster, at)] += 1
     del ends["too late"]

@@ -1,8 +1,5 @@
 """Past one machine: Dask arrays, workers that die, and the same bits all the same."""
 
-import os
-import signal
-import threading
 import time
 
 import numpy as np
@@ -139,48 +136,6 @@ def test_zarr_parquet_and_packed_files(client, tmp_path, X, dense):
     assert same(want, model)
     assert model.feature_names_in_.tolist() == list(table.columns)
     assert np.array_equal(model.predict(lazy).compute(), want.predict(X))
-
-
-class Killing(ClusterRows):
-    """Rows that lose a worker soon after a given pass begins."""
-
-    def __init__(self, *args):
-        super().__init__(*args)
-        self.passes, self.at, self.killed = 0, None, []
-
-    def map_reduce(self, function, **kwargs):
-        self.passes += 1
-        if self.passes != self.at:
-            return super().map_reduce(function, **kwargs)
-
-        def slow(words):
-            time.sleep(0.1)
-            return function(words)
-
-        pid = min(distributed.default_client().run(os.getpid).values())
-        killer = threading.Timer(0.3, lambda: self.killed.append(os.kill(pid, signal.SIGKILL)))
-        killer.start()
-        total = super().map_reduce(slow, **kwargs)
-        assert self.killed, "the pass was over before the kill"
-        return total
-
-
-@pytest.mark.parametrize("at", [1, 2])
-@pytest.mark.filterwarnings("ignore")
-def test_a_worker_killed_in_either_round_changes_nothing(client, tmp_path, monkeypatch, at):
-    """Round 1 is pass 1, round 2 is pass 2 of TwoRoundEM. Workers load from storage again."""
-    monkeypatch.setattr("bitmix.rows.cluster._BLOCK_BYTES", 1 << 19)
-    truth = make_templates(3, 512, separation=0.3, random_state=0)
-    X, _ = sample_mixture(truth, [0.5, 0.3, 0.2], 0.1, 60_000, random_state=1)
-    X.save(tmp_path / "x.bits")
-    want = TwoRoundEM(3, n_seeds=80, random_state=0).fit(X)
-    client.wait_for_workers(2, timeout=60)
-    rows = Killing.of_file(tmp_path / "x.bits")
-    rows.at = at
-    model = TwoRoundEM(3, n_seeds=80, random_state=0).fit(rows)
-    assert same(want, model)
-    assert len(rows.killed) == 1
-    client.wait_for_workers(2, timeout=60)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -5,9 +5,10 @@ computation ends: with its result, repeated where something was lost, or with on
 """
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ T = TypeVar("T")
 
 _ATTEMPTS = 6
 _LOOK_SECONDS = 1.0
+_ANSWER_SECONDS = 5.0
 _PATIENCE = "5 minutes"
 
 
@@ -33,13 +35,16 @@ class Workers:
 
     def keep(self, blocks: Sequence[Delayed]) -> list[Delayed]:
         """Have them computed, once, and held by the workers."""
-        return list(dask.persist(*blocks))
+        if self._client is None:
+            return list(dask.persist(*blocks))
+        return list(self._client.persist(list(blocks)))
 
     def broadcast(self, value: Any) -> Any:
         """A value for tasks to use, sent to every worker once."""
         if self._client is None:
             return delayed(value, traverse=False)
-        return self._client.scatter(value, broadcast=True, hash=False)
+        client = self._client
+        return self._watched(lambda: client.scatter(value, broadcast=True, hash=False))
 
     def compute(self, tasks: Sequence[Delayed]) -> Sequence[Any]:
         """What the tasks give, brought here."""
@@ -49,9 +54,7 @@ class Workers:
             return found
         futures = client.compute(list(tasks))
         with _shown(client, futures):
-            self._wait_for(futures)
-        gathered: Sequence[Any] = client.gather(futures)
-        return gathered
+            return self._watched(lambda: client.gather(futures))
 
     def failed(self, blocks: Sequence[Delayed]) -> int | None:
         """The first of the kept blocks whose making raised an error, where that is known."""
@@ -99,21 +102,24 @@ class Workers:
         lost = isinstance(error, CancelledError | CommClosedError | TimeoutError)
         return lost or self._client.status != "running"
 
-    def _wait_for(self, futures: Sequence[Any]) -> None:
-        """Until all are done or one has failed, for as long as there is somebody to do them."""
-        from distributed import wait
+    def _watched(self, call: Callable[[], T]) -> T:
+        """The outcome of a call to Dask. Dask waits for ever; we as long as somebody works."""
+        outcome: Future[T] = Future()
 
+        def run() -> None:
+            try:
+                outcome.set_result(call())
+            except BaseException as error:
+                outcome.set_exception(error)
+
+        threading.Thread(target=run, daemon=True).start()
         idle_since = time.monotonic()
-        while True:
-            with suppress(TimeoutError):
-                wait(futures, timeout=_LOOK_SECONDS)
-                return
-            if any(future.status not in ("pending", "finished") for future in futures):
-                return  # `gather` raises what went wrong
+        while not wait([outcome], timeout=_LOOK_SECONDS).done:
             if (says := self._idle()) is None:
                 idle_since = time.monotonic()
             else:
                 _check_patience(says, idle_since)
+        return outcome.result()
 
     def _wait_for_somebody(self) -> None:
         """Until there is a worker that takes on tasks."""
@@ -134,7 +140,7 @@ class Workers:
             ) from None
         try:
             told = client.sync(
-                client.scheduler.identity, n_workers=-1, callback_timeout=_LOOK_SECONDS
+                client.scheduler.identity, n_workers=-1, callback_timeout=_ANSWER_SECONDS
             )
         except (OSError, CancelledError):  # TimeoutError is an OSError
             return "the scheduler does not answer"
