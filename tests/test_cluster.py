@@ -9,7 +9,7 @@ import scipy.sparse
 
 from bitmix import BitMatrix, ClassicEM, TemplateMixture, TwoRoundEM
 from bitmix.datasets import make_templates, sample_mixture
-from bitmix.errors import InputError
+from bitmix.errors import ClusterError, InputError
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -17,6 +17,7 @@ da = pytest.importorskip("dask.array")
 zarr = pytest.importorskip("zarr")
 
 from bitmix.rows.cluster import ClusterRows  # noqa: E402 needs dask
+from bitmix.rows.workers import Workers  # noqa: E402
 
 M, N = 12_000, 200
 
@@ -139,22 +140,29 @@ def test_zarr_parquet_and_packed_files(client, tmp_path, X, dense):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_lost_broadcast_repeats_the_pass(client, X, dense, monkeypatch):
-    from bitmix.rows import cluster
+def test_what_is_lost_is_computed_again(client, X, dense, monkeypatch):
+    compute, lost = Workers.compute, []
 
-    broadcast, lost = cluster._broadcast, []
+    def losing(self, tasks):
+        if len(lost) < 2:
+            lost.append(distributed.futures_of(tasks))
+            client.cancel(lost[-1], force=True)
+        return compute(self, tasks)
 
-    def losing(function):
-        future = broadcast(function)
-        if not lost:
-            lost.append(future)
-            future.cancel(force=True)
-        return future
-
-    monkeypatch.setattr(cluster, "_broadcast", losing)
+    monkeypatch.setattr(Workers, "compute", losing)
     lazy = da.from_array(dense, chunks=(5000, N))
     assert same(fitted(ESTIMATORS[0], X), fitted(ESTIMATORS[0], lazy))
-    assert len(lost) == 1
+    assert [len(futures) for futures in lost] == [3, 3]
+
+
+def test_losses_without_end_are_one_clear_error(client, dense, monkeypatch):
+    def losing(self, tasks):
+        raise distributed.comm.CommClosedError("gone")
+
+    monkeypatch.setattr(Workers, "compute", losing)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    with pytest.raises(ClusterError, match="lost in each of 6 attempts.*CommClosedError: gone"):
+        fitted(ESTIMATORS[0], da.from_array(dense, chunks=(5000, N)))
 
 
 def test_wrong_values_name_their_row(dense):

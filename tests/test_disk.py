@@ -176,7 +176,7 @@ def test_reproduce_on_a_full_disk(place):
         (disk / "filler").unlink()
         answer["files"] = sorted(path.name for path in disk.iterdir())
         answer["old"] = (disk / "fig1.csv").read_text()
-        subprocess.run(["mount", "-o", "remount,size=4m", disk], check=True)
+        subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
         with Store(disk / "results.sqlite") as store:
             answer["kept"] = len(store)
             for cell in cells:

@@ -42,4 +42,4 @@ class FewSurvivorsWarning(BitmixWarning):
 
 
 class ColumnWarning(BitmixWarning):
-    """A column that looks like an id or a label is read as a feature."""
+    """What looks like an id or a label is read as a feature, or what may be names as a row."""

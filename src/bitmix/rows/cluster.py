@@ -134,7 +134,8 @@ class ClusterRows:
         """The sum of `function` over all rows."""
 
         def one_pass() -> list[Delayed]:
-            everywhere = self._at_hand.broadcast(function)
+            # a task like others: where its worker dies it is made again, as scattered data is not
+            everywhere = delayed(function, traverse=False)
             level = [
                 delayed(_folded, pure=False)(block, self._n_columns, everywhere, block_cells)
                 for block in self._blocks

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import dask
-from dask.delayed import Delayed, delayed
+from dask.delayed import Delayed
 from dask.utils import parse_timedelta
 
 from bitmix.errors import ClusterError, FileFormatError, InputError
@@ -39,20 +39,14 @@ class Workers:
             return list(dask.persist(*blocks))
         return list(self._client.persist(list(blocks)))
 
-    def broadcast(self, value: Any) -> Any:
-        """A value for tasks to use, sent to every worker once."""
-        if self._client is None:
-            return delayed(value, traverse=False)
-        client = self._client
-        return self._watched(lambda: client.scatter(value, broadcast=True, hash=False))
-
     def compute(self, tasks: Sequence[Delayed]) -> Sequence[Any]:
         """What the tasks give, brought here."""
         client = self._client
         if client is None:
             found: Sequence[Any] = dask.compute(*tasks)
             return found
-        futures = client.compute(list(tasks))
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
+            futures = client.compute(list(tasks))
         with _shown(client, futures):
             return self._watched(lambda: client.gather(futures))
 
