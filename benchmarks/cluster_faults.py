@@ -2,7 +2,7 @@
 
     python benchmarks/cluster_faults.py [REPETITIONS]
 
-By default workers are killed 20 times in each round; every other fault comes a quarter as often.
+By default workers are killed 20 times in each round; every other fault comes a tenth as often.
 
 The scheduler and each worker is a process of its own. A fault strikes at a random moment of one
 pass over the rows, which is slowed down so that there is time for it.
@@ -134,7 +134,7 @@ class Fault:
     """What happens, and how a fit has to end: with `says` in an error, or with the right bits."""
 
     strike: Callable[[Cluster], None] | None = None
-    share: int = 4
+    share: int = 10
     """A part of the repetitions is enough, because each takes long."""
     says: str = ""
     poison: Callable[[Any], Any] | None = None
@@ -147,7 +147,7 @@ class Fault:
 
 FAULTS = {
     "a worker is killed": Fault(lambda cluster: cluster.kill_workers(1), share=1),
-    "all workers are killed": Fault(lambda cluster: cluster.kill_workers(2), share=1),
+    "all workers are killed": Fault(lambda cluster: cluster.kill_workers(2)),
     "the scheduler dies, another takes its place": Fault(lambda cluster: cluster.restart()),
     "the scheduler dies": Fault(
         lambda cluster: cluster.process.kill(), says="scheduler is gone", connect=SHORT
