@@ -4,6 +4,7 @@ Small disks are made in a mount namespace of their own, which takes no rights wh
 allows that; elsewhere these tests are skipped.
 """
 
+import errno
 import json
 import os
 import shutil
@@ -14,7 +15,14 @@ import textwrap
 import numpy as np
 import pytest
 
-from bitmix import BitMatrix, TemplateMixture
+from bitmix import BitMatrix, TemplateMixture, TwoRoundEM
+from bitmix.em import checkpoint as checkpoints
+from bitmix.errors import InputError
+from bitmix.experiments.cells import Cell
+from bitmix.experiments.store import Store
+from bitmix.rows import bitfile
+
+NOBODY = 65534
 
 INSIDE = """
 import os, subprocess, sys
@@ -193,3 +201,154 @@ def test_reproduce_on_a_full_disk(place):
     assert found["old"] == "old"
     assert not [name for name in found["files"] if name.startswith(".")]
     assert (found["kept"], found["wrong"], found["all"]) == (found["put"], 0, 2000)
+
+
+WRITING = """
+import sys
+from bitmix import BitMatrix
+import numpy as np
+path, value = sys.argv[1], int(sys.argv[2])
+X = BitMatrix.from_dense(np.full((500, 700), value, dtype=np.uint8))
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(100):
+    X.save(path)
+"""
+
+
+def test_two_processes_save_to_one_path(tmp_path):
+    """Whoever reads meanwhile sees all that one of them wrote, and none is left half-written."""
+    path = tmp_path / "x.bits"
+    BitMatrix.from_dense(np.zeros((500, 700), dtype=np.uint8)).save(path)
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITING, path, str(value)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for value in (0, 1)
+    ]
+    assert [writer.stdout.readline() for writer in writers] == ["ready\n"] * 2
+    for writer in writers:
+        writer.stdin.write("begin\n")
+        writer.stdin.flush()
+    reads = 0
+    while any(writer.poll() is None for writer in writers):
+        ones = int(BitMatrix.open(path, in_memory=True).to_dense().sum())
+        assert ones in (0, 500 * 700)
+        reads += 1
+    assert reads > 0
+    for writer in writers:
+        writer.communicate()
+    assert [writer.returncode for writer in writers] == [0, 0]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.bits"]
+
+
+STORING = """
+import sys
+from bitmix.experiments.cells import Cell
+from bitmix.experiments.store import Store
+print("ready", flush=True)
+sys.stdin.readline()
+with Store(sys.argv[1]) as store:
+    for seed in range(int(sys.argv[2]), 300):
+        cell = Cell("least", {"n": 100}, {}, seed)
+        if store.get(cell) is None:
+            store.put(cell, {"value": seed}, 0.5)
+"""
+
+
+def test_two_processes_keep_one_store(tmp_path):
+    """Begun at the same moment, new as it is: no run is lost, doubled or mixed up."""
+    path = tmp_path / "results.sqlite"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", STORING, path, str(first)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for first in (0, 100)
+    ]
+    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2
+    said = []
+    for process in processes:
+        process.stdin.write("begin\n")
+        process.stdin.flush()
+    for process in processes:
+        said.append(process.communicate(timeout=120)[1])
+    assert [process.returncode for process in processes] == [0, 0], said
+    with Store(path) as store:
+        found = [store.get(Cell("least", {"n": 100}, {}, seed)) for seed in range(300)]
+        assert found == [{"value": seed} for seed in range(300)]
+        assert len(store) == 300
+
+
+def test_one_checkpoint_serves_one_fit_at_a_time(tmp_path, monkeypatch):
+    """The second is refused while the first goes on, which ends with the right bits."""
+    monkeypatch.setattr(checkpoints, "_WORTH", 0)
+    X = BitMatrix.from_dense(np.random.default_rng(0).random((300, 40)) < 0.4)
+    want = TwoRoundEM(2, rounds=4, random_state=0).fit(X)
+    keep, refused = checkpoints.Checkpoint.keep, []
+
+    def meddling(self, key, value):
+        with pytest.raises(InputError, match="in use by another fit"):
+            checkpoints.Checkpoint(tmp_path / "c", {})
+        refused.append(key)
+        keep(self, key, value)
+
+    monkeypatch.setattr(checkpoints.Checkpoint, "keep", meddling)
+    found = TwoRoundEM(2, rounds=4, random_state=0).fit(X, checkpoint=tmp_path / "c")
+    assert len(refused) >= 4
+    assert found.means_.tobytes() == want.means_.tobytes()
+    again = TwoRoundEM(2, rounds=4, random_state=0).fit(X, checkpoint=tmp_path / "c")
+    assert again.means_.tobytes() == want.means_.tobytes()
+
+
+@pytest.mark.parametrize("when", ["before", "midway"])
+def test_a_folder_that_may_no_longer_be_written_to(when, tmp_path):
+    """Rights do not bind root, so the work is done by nobody in particular."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "x.bits").write_bytes(b"old")
+    os.chown(folder, NOBODY, NOBODY)
+    for entry in (tmp_path, *tmp_path.parents):
+        if not os.stat(entry).st_mode & 0o001:
+            os.chmod(entry, os.stat(entry).st_mode | 0o011)
+    child = os.fork()
+    if child == 0:
+        code = 0
+        try:
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            if when == "before":
+                os.chmod(folder, 0o500)
+            with bitfile.writing(folder / "x.bits", 64) as writer:
+                writer.append(np.ones((9, 1), dtype=np.uint64))
+                os.chmod(folder, 0o500)
+        except PermissionError as error:
+            code = 3 if "x.bits" in str(error) else 4
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    os.chmod(folder, 0o700)
+    assert (folder / "x.bits").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace", "chmod"])
+def test_a_write_that_fails_leaves_the_old_file_and_no_other(call, tmp_path, monkeypatch):
+    def fails(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    X = BitMatrix.from_dense(np.eye(9, dtype=np.uint8))
+    X.save(tmp_path / "x.bits")
+    monkeypatch.setattr(os, call, fails)
+    with pytest.raises(OSError, match=r"Input/output error: '.*x\.bits'"):
+        BitMatrix.from_dense(np.ones((9, 9), dtype=np.uint8)).save(tmp_path / "x.bits")
+    monkeypatch.undo()
+    assert BitMatrix.open(tmp_path / "x.bits") == X
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.bits"]

@@ -29,12 +29,13 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         raise FileExistsError(f"{target} is no file: give another name for the output")
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
-        with naming(target), os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
+        with naming(target):
+            with os.fdopen(handle, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, target)
     except BaseException:
         with suppress(OSError):  # what is told is the first error
             os.unlink(temporary)
