@@ -104,32 +104,37 @@ def place(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(
-    ("name", "command"),
-    [
-        ("x.bits", "convert rows.csv -o disk/x.bits --force"),
-        ("x.csv", "predict my.model rows.bits -o disk/x.csv --force"),
-        ("x.npy", "predict my.model rows.bits -o disk/x.npy --force"),
-        ("x.parquet", "predict my.model rows.bits -o disk/x.parquet --force"),
-        ("x.model", "fit rows.bits -k 2 --starts 1 -o disk/x.model --force"),
-        ("x.html", "fit rows.bits -k 2 --starts 1 --report disk/x.html --force"),
-    ],
-)
-def test_a_full_disk_keeps_the_old_file(place, name, command):
-    """Room for the old file, and for the first bytes of the new one."""
+COMMANDS = {
+    "x.bits": "convert rows.csv -o disk/x.bits --force",
+    "x.csv": "predict my.model rows.bits -o disk/x.csv --force",
+    "x.npy": "predict my.model rows.bits -o disk/x.npy --force",
+    "x.parquet": "predict my.model rows.bits -o disk/x.parquet --force",
+    "x.model": "fit rows.bits -k 2 --starts 1 -o disk/x.model --force",
+    "x.html": "fit rows.bits -k 2 --starts 1 --report disk/x.html --force",
+}
+
+
+def test_a_full_disk_keeps_the_old_file(place):
+    """There is room for the old file, and for the first bytes of the new one."""
     found = small_disk(
         place, 32768,
         f"""
-        (disk / {name!r}).write_text("old")
-        leave(4096)
-        answer = run(*{command.split()!r})
-        answer["files"] = files()
+        answer = {{}}
+        for name, command in {COMMANDS!r}.items():
+            (disk / name).write_text("old")
+            leave(4096)
+            answer[name] = run(*command.split())
+            answer[name]["files"] = files()
+            for path in disk.iterdir():
+                path.unlink()
         """,
     )  # fmt: skip
-    assert found["code"] == 2, found
-    assert found["said"] == f"bitmix: [Errno 28] No space left on device: 'disk/{name}'\n"
-    assert found["files"].pop("filler")
-    assert found["files"] == {name: b"old".hex()}
+    assert found.keys() == COMMANDS.keys()
+    for name, end in found.items():
+        assert end["code"] == 2, end
+        assert end["said"] == f"bitmix: [Errno 28] No space left on device: 'disk/{name}'\n"
+        assert end["files"].pop("filler")
+        assert end["files"] == {name: b"old".hex()}
 
 
 def test_a_checkpoint_on_a_full_disk(place):

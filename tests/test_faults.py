@@ -59,10 +59,15 @@ def test_another_scheduler_may_take_the_place_of_a_dead_one(cluster):
 
 
 @pytest.mark.parametrize(
-    "name", ["a block is too large for a worker", "workers have no memory left"]
+    ("name", "at"),
+    [
+        ("a block is too large for a worker", 0),
+        ("workers have no memory left", 0),
+        ("the workers leave", 1),
+    ],
 )
-def test_memory_that_runs_out_is_one_clear_error(name):
-    assert faults.struck(name, 0, 1) == {"clear error": 1}
+def test_workers_that_do_not_come_back_are_one_clear_error(name, at):
+    assert faults.struck(name, at, 1) == {"clear error": 1}
 
 
 def test_the_judge_sees_what_is_wrong(cluster, monkeypatch):

@@ -61,24 +61,23 @@ class Workers:
 
     def surely(self, action: Callable[[], T], lost: Callable[[], None]) -> T:
         """The outcome of an action; `lost` is called before it is tried again after a loss."""
-        attempts = 1
-        while True:
+        for attempt in range(_ATTEMPTS):
             try:
+                if attempt:
+                    time.sleep(0.5 * (attempt - 1))
+                    self._wait_for_somebody()
+                    lost()
                 return action()
             except (InputError, FileFormatError, ClusterError):
                 raise
             except Exception as error:
                 if not self._is_loss(error):
                     raise
-                if attempts == _ATTEMPTS:
-                    raise ClusterError(
-                        f"workers were lost in each of {_ATTEMPTS} attempts at a pass, the last "
-                        f"time with {short(error)}: see to the cluster, then fit again"
-                    ) from None
-            time.sleep(0.5 * (attempts - 1))
-            attempts += 1
-            self._wait_for_somebody()
-            lost()
+                says = short(error)
+        raise ClusterError(
+            f"workers were lost in each of {_ATTEMPTS} attempts at a pass, the last time with "
+            f"{says}: see to the cluster, then fit again"
+        )
 
     def _is_loss(self, error: Exception) -> bool:
         """Whether something was lost that can be computed again. Raises what cannot be mended."""
