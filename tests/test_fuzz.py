@@ -199,7 +199,7 @@ def test_thresholds_beyond_the_type(dtype, threshold):
 
 
 def test_a_fit_with_noise_of_few_cells_is_shown(tmp_path):
-    path = fuzz.put(tmp_path / "x.csv", b"0,1\n1,0\n0,1\n1,1\n")
+    path = fuzz.put(tmp_path / "x.csv", b"1,0\n0,1\n0,1\n1,1\n")
     done = CliRunner().invoke(app, ["fit", str(path), "-k", "1", "--noise-model", "cell"])
     assert done.exit_code == 0, done.exception
     assert "noise 0." in done.stdout
