@@ -1,15 +1,18 @@
 """SIGKILL at random moments: afterwards the old file or the whole new one, and the same bits.
 
-    python benchmarks/kills.py [KILLS]      default 200, shared among four kinds of work
+    python benchmarks/kills.py [KILLS]      default 200, shared among five kinds of work
 
 Every kill is of a forked process that does nothing but the work, at a moment drawn from the time
-that the work takes. Left behind may be one hidden temporary file, which nobody reads.
+that the work takes. Left behind may be one hidden temporary file, which nobody reads. A fit with a
+checkpoint and `reproduce` go on from where they were killed; the latter's store must not get less.
 """
 
+import contextlib
 import hashlib
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -74,7 +77,20 @@ WORK = {
         "TwoRoundEM(3, rounds=12, n_init=4, random_state=0)"
         ".fit(X, checkpoint=folder + '/checkpoint').save(folder + '/model')",
     ),
+    "reproduce": (
+        "fig6.csv",
+        COMMAND
+        + "sys.argv = ['bitmix', 'reproduce', 'fig6', '--quick', '--runs', '9', '--out', '.']\n"
+        "import contextlib, io\n"
+        "from bitmix.experiments import fig6_examples as fig6, runner, tasks\n"
+        "fig6.METHODS, fig6.QUICK_EXAMPLES = fig6.METHODS[:1], fig6.QUICK_EXAMPLES[:2]\n"
+        "fig6.draw = lambda figure, rows: None\n"  # which takes longer than the runs
+        # in the process that is killed, not in workers, which hold nothing and take long to start
+        "runner.Workers._run = lambda self, cell: (tasks.run(cell), 0.0)\n",
+        "with contextlib.redirect_stdout(io.StringIO()): main()",
+    ),
 }
+STORES = ("checkpoint", "results.sqlite")  # and what SQLite keeps beside it
 OLD = b"what was there before"
 
 
@@ -144,18 +160,36 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def forget(folder: Path) -> None:
+    """Begin anew."""
+    for name in STORES:
+        for path in folder.glob(f"{name}*"):
+            path.unlink()
+
+
+def stored(folder: Path) -> set[tuple[str, str]]:
+    """The runs that `reproduce` has finished, and what they found."""
+    path = folder / "results.sqlite"
+    if not path.exists():
+        return set()
+    with contextlib.closing(sqlite3.connect(path)) as store:
+        if not store.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            return set()  # killed while it was begun
+        return set(store.execute("SELECT key, result FROM cells"))
+
+
 def kill_at_random(kind: str, folder: Path, kills: int, seed: int) -> Count:
     """Kill the work again and again, and look at what is there each time."""
     count, choose = Count(), random.Random(f"{kind} {seed}")
-    output, checkpoint = folder / WORK[kind][0], folder / "checkpoint"
+    output, seen = folder / WORK[kind][0], stored(folder)
     with Workers(kind, folder) as workers:
-        checkpoint.unlink(missing_ok=True)
+        forget(folder)
         start = time.perf_counter()
         workers.begin()
         assert workers.end() == 0, kind
         want, seconds = digest(output), time.perf_counter() - start
-        checkpoint.unlink(missing_ok=True)
-        there = {path.name for path in folder.iterdir()} | {"checkpoint"}
+        forget(folder)
+        there = {path.name for path in folder.iterdir()}
         while count.killed < kills and count.ended < 20 * kills:
             output.write_bytes(OLD)
             process = workers.begin()
@@ -165,20 +199,24 @@ def kill_at_random(kind: str, folder: Path, kills: int, seed: int) -> Count:
             if status != signal.SIGKILL:
                 count.ended += 1
                 count.wrong += status != 0 or digest(output) != want
-                checkpoint.unlink(missing_ok=True)
+                forget(folder)
+                seen = set()
                 continue
             count.killed += 1
             is_old, is_new = output.read_bytes() == OLD, digest(output) == want
             count.old += is_old
             count.new += is_new
             count.wrong += not (is_old or is_new)
+            count.wrong += not seen <= stored(folder)
+            seen = stored(folder)
             for path in [path for path in folder.iterdir() if path.name not in there]:
+                if path.name.startswith(STORES):
+                    continue
                 count.left += 1
                 count.wrong += not path.name.startswith(".")
                 path.unlink()
-        if checkpoint.exists():  # what was begun is brought to its end
-            workers.begin()
-            count.wrong += workers.end() != 0 or digest(output) != want
+        workers.begin()  # what was begun is brought to its end
+        count.wrong += workers.end() != 0 or digest(output) != want
     print(
         f"{kind:18}{count.killed:4} killed, {count.ended} ended first; then the old file "
         f"{count.old}, the new one {count.new}; {count.left} temporary files; {count.wrong} wrong"

@@ -32,6 +32,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import scipy.sparse
+import zarr
 from PIL import Image
 
 from bitmix import BitMatrix, ClassicEM, TemplateMixture, TwoRoundEM
@@ -83,6 +84,17 @@ def reader(ending: str, slow: Callable[[Path], np.ndarray] | None = None) -> Tar
             agree(np.array_equal(rows.to_dense(), slow(path)), "another reader sees other bits")
 
     return read
+
+
+def read_zarr(data: bytes, folder: Path) -> None:
+    """The files of a folder, which come as an archive."""
+    for name, content in members(data).items():
+        path = folder / "x.zarr" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        put(path, content)
+    rows = open_table(folder / "x.zarr").read()
+    seen = zarr.open(str(folder / "x.zarr"), mode="r")[:]
+    agree(np.array_equal(rows.to_dense(), seen), "another reader sees other bits")
 
 
 def slow_npy(path: Path) -> np.ndarray:
@@ -185,6 +197,7 @@ TARGETS: dict[str, Target] = {
     "npz": reader(".npz"),
     "parquet": reader(".parquet"),
     "arrow": reader(".arrow"),
+    "zarr": read_zarr,
     "model": read_model,
     "checkpoint": read_checkpoint,
     "image": read_image,
@@ -315,6 +328,11 @@ def archive(members: dict[str, bytes]) -> bytes:
     return out.getvalue()
 
 
+def members(data: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
 def packed(header: object, words: bytes = b"") -> bytes:
     body = header if isinstance(header, bytes) else json.dumps(header).encode()
     return b"BITMIX\r\n" + len(body).to_bytes(8, "little") + body + words
@@ -392,6 +410,14 @@ def seeds(target: str) -> tuple[bytes, ...]:
             writer.write_table(table, max_chunksize=4)
         return out.getvalue()
 
+    def stored(dtype: str, **more: object) -> bytes:
+        with tempfile.TemporaryDirectory() as name:
+            options = {"chunks": (4, 40), **more}
+            array = zarr.create_array(name, shape=bits.shape, dtype=dtype, **options)
+            array[:] = bits
+            found = [path for path in sorted(Path(name).rglob("*")) if path.is_file()]
+            return archive({str(path.relative_to(name)): path.read_bytes() for path in found})
+
     fps = b"#FPS1\n#num_bits=70\n" + b"".join(
         row.tobytes().hex().encode() + b"\tmol %d\n" % i
         for i, row in enumerate(np.packbits(bits, axis=1, bitorder="little"))
@@ -421,6 +447,10 @@ def seeds(target: str) -> tuple[bytes, ...]:
             written(lambda p: frame.astype(float).to_parquet(p, compression="gzip")),
         ],
         "arrow": lambda: [ipc(stream=False), ipc(stream=True)],
+        "zarr": lambda: [
+            stored("uint8"), stored("bool", zarr_format=2), stored("float32", compressors=None),
+            stored("int8", shards=(8, 80)),
+        ],
         "model": lambda: [*models()],
         "checkpoint": lambda: [checkpointed()[2]],
         "image": lambda: [*pictures()],
@@ -448,6 +478,8 @@ def lie(target: str, choose: random.Random) -> bytes:
         return _sparse_lie(choose, array)
     if target == "model":
         return _model_lie(choose, array)
+    if target == "zarr":
+        return _zarr_lie(choose)
     if target == "checkpoint":
         return _checkpoint_lie(choose)
     if target == "fps":
@@ -488,14 +520,30 @@ def _sparse_lie(choose: random.Random, array: bytes) -> bytes:
 
 def _model_lie(choose: random.Random, array: bytes) -> bytes:
     """A model with one thing of its header or one array replaced."""
-    with zipfile.ZipFile(io.BytesIO(choose.choice(models()))) as file:
-        members = {name: file.read(name) for name in file.namelist()}
+    inside = members(choose.choice(models()))
     if choose.random() < 0.4:
-        members[choose.choice([*members, "init.npy", "../x.npy"])] = array
-        return archive(members)
-    start = members["header.npy"].index(b"\n") + 1
-    header = json.loads(members["header.npy"][start:])
-    place = header
+        inside[choose.choice([*inside, "init.npy", "../x.npy"])] = array
+        return archive(inside)
+    start = inside["header.npy"].index(b"\n") + 1
+    body = _with_a_lie(inside["header.npy"][start:], choose)
+    inside["header.npy"] = npy((len(body),), "|u1", body)
+    return archive(inside)
+
+
+def _zarr_lie(choose: random.Random) -> bytes:
+    """A folder whose description says something else, or that lacks a file."""
+    inside = members(choose.choice(seeds("zarr")))
+    if choose.random() < 0.2:
+        del inside[choose.choice([*inside])]
+        return archive(inside)
+    name = next(name for name in ("zarr.json", ".zarray") if name in inside)
+    inside[name] = _with_a_lie(inside[name], choose)
+    return archive(inside)
+
+
+def _with_a_lie(text: bytes, choose: random.Random) -> bytes:
+    """JSON with one thing replaced."""
+    place = header = json.loads(text)
     while True:
         keys = [*place] if isinstance(place, dict) else [*range(len(place))]
         key = choose.choice(keys)
@@ -506,9 +554,7 @@ def _model_lie(choose: random.Random, array: bytes) -> bytes:
         break
     wrong = [*HUGE, float("nan"), float("inf"), 10**400, "x", [[1]], -0.1, 0.7, 0.5]
     place[key] = choose.choice(wrong)
-    body = json.dumps(header).encode()
-    members["header.npy"] = npy((len(body),), "|u1", body)
-    return archive(members)
+    return json.dumps(header).encode()
 
 
 def _checkpoint_lie(choose: random.Random) -> bytes:
@@ -559,6 +605,10 @@ def inputs(target: str, seed: int) -> Iterator[bytes]:
             yield choose.randbytes(8)
         elif choose.random() < 0.25:
             yield lie(target, choose)
+        elif target == "zarr":  # in its files, not in the archive that we carry them in
+            inside = members(choose.choice(valid))
+            name = choose.choice([*inside])
+            yield archive({**inside, name: mutated(inside[name], choose, [*inside.values()])})
         else:
             yield mutated(choose.choice(valid), choose, valid)
 

@@ -146,7 +146,7 @@ def test_a_checkpoint_refuses_a_link(link):
 def test_the_command_line_spares_a_link_even_to_nothing(link, tmp_path):
     path, target = link
     out = path.rename(tmp_path / "out.bits")
-    table = fuzz.put(tmp_path / "x.csv", b"0,1\n1,0\n")
+    table = fuzz.put(tmp_path / "x.csv", b"1,0\n0,1\n")
     out.unlink()
     out.symlink_to(target.with_name("absent"))
     done = CliRunner().invoke(app, ["convert", str(table), "-o", str(out)])

@@ -1,8 +1,5 @@
 """Past one machine: Dask arrays, workers that die, and the same bits all the same."""
 
-import os
-import signal
-import threading
 import time
 
 import numpy as np
@@ -12,7 +9,7 @@ import scipy.sparse
 
 from bitmix import BitMatrix, ClassicEM, TemplateMixture, TwoRoundEM
 from bitmix.datasets import make_templates, sample_mixture
-from bitmix.errors import InputError
+from bitmix.errors import ClusterError, InputError
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -20,6 +17,7 @@ da = pytest.importorskip("dask.array")
 zarr = pytest.importorskip("zarr")
 
 from bitmix.rows.cluster import ClusterRows  # noqa: E402 needs dask
+from bitmix.rows.workers import Workers  # noqa: E402
 
 M, N = 12_000, 200
 
@@ -141,65 +139,30 @@ def test_zarr_parquet_and_packed_files(client, tmp_path, X, dense):
     assert np.array_equal(model.predict(lazy).compute(), want.predict(X))
 
 
-class Killing(ClusterRows):
-    """Rows that lose a worker soon after a given pass begins."""
-
-    def __init__(self, *args):
-        super().__init__(*args)
-        self.passes, self.at, self.killed = 0, None, []
-
-    def map_reduce(self, function, **kwargs):
-        self.passes += 1
-        if self.passes != self.at:
-            return super().map_reduce(function, **kwargs)
-
-        def slow(words):
-            time.sleep(0.1)
-            return function(words)
-
-        pid = min(distributed.default_client().run(os.getpid).values())
-        killer = threading.Timer(0.3, lambda: self.killed.append(os.kill(pid, signal.SIGKILL)))
-        killer.start()
-        total = super().map_reduce(slow, **kwargs)
-        assert self.killed, "the pass was over before the kill"
-        return total
-
-
-@pytest.mark.parametrize("at", [1, 2])
 @pytest.mark.filterwarnings("ignore")
-def test_a_worker_killed_in_either_round_changes_nothing(client, tmp_path, monkeypatch, at):
-    """Round 1 is pass 1, round 2 is pass 2 of TwoRoundEM. Workers load from storage again."""
-    monkeypatch.setattr("bitmix.rows.cluster._BLOCK_BYTES", 1 << 19)
-    truth = make_templates(3, 512, separation=0.3, random_state=0)
-    X, _ = sample_mixture(truth, [0.5, 0.3, 0.2], 0.1, 60_000, random_state=1)
-    X.save(tmp_path / "x.bits")
-    want = TwoRoundEM(3, n_seeds=80, random_state=0).fit(X)
-    client.wait_for_workers(2, timeout=60)
-    rows = Killing.of_file(tmp_path / "x.bits")
-    rows.at = at
-    model = TwoRoundEM(3, n_seeds=80, random_state=0).fit(rows)
-    assert same(want, model)
-    assert len(rows.killed) == 1
-    client.wait_for_workers(2, timeout=60)
+def test_what_is_lost_is_computed_again(client, X, dense, monkeypatch):
+    compute, lost = Workers.compute, []
 
+    def losing(self, tasks):
+        if len(lost) < 2:
+            lost.append(distributed.futures_of(tasks))
+            client.cancel(lost[-1], force=True)
+        return compute(self, tasks)
 
-@pytest.mark.filterwarnings("ignore")
-def test_a_lost_broadcast_repeats_the_pass(client, X, dense, monkeypatch):
-    from bitmix.rows import cluster
-
-    broadcast, lost = cluster._broadcast, []
-
-    def losing(function):
-        future = broadcast(function)
-        if not lost:
-            lost.append(future)
-            future.cancel(force=True)
-        return future
-
-    monkeypatch.setattr(cluster, "_broadcast", losing)
+    monkeypatch.setattr(Workers, "compute", losing)
     lazy = da.from_array(dense, chunks=(5000, N))
     assert same(fitted(ESTIMATORS[0], X), fitted(ESTIMATORS[0], lazy))
-    assert len(lost) == 1
+    assert [len(futures) for futures in lost] == [3, 3]
+
+
+def test_losses_without_end_are_one_clear_error(client, dense, monkeypatch):
+    def losing(self, tasks):
+        raise distributed.comm.CommClosedError("gone")
+
+    monkeypatch.setattr(Workers, "compute", losing)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    with pytest.raises(ClusterError, match="lost in each of 6 attempts.*CommClosedError: gone"):
+        fitted(ESTIMATORS[0], da.from_array(dense, chunks=(5000, N)))
 
 
 def test_wrong_values_name_their_row(dense):

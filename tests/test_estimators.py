@@ -161,6 +161,18 @@ def test_a_model_keeps_names_starts_and_odd_seeds(planted, tmp_path):
         again.predict(table.rename(columns={"gene 0": "other"}))
 
 
+@pytest.mark.parametrize("kind", [TwoRoundEM, ClassicEM, TemplateMixture])
+def test_parameters_set_after_the_fit_are_saved_for_the_next(kind, planted, tmp_path):
+    """They say nothing of the templates that are there, of which 3 stay 3."""
+    model = kind(3, random_state=0).fit(planted[0]).set_params(n_components=5)
+    model.save(tmp_path / "model")
+    again = kind.load(tmp_path / "model")
+    assert again.n_components == 5
+    np.testing.assert_array_equal(again.templates_, model.templates_)
+    np.testing.assert_array_equal(again.predict(planted[0]), model.predict(planted[0]))
+    assert again.fit(planted[0]).templates_.shape[0] == 5
+
+
 def test_numpy_parameters_can_be_saved(planted, tmp_path):
     import scipy.sparse
 

@@ -1,8 +1,10 @@
 """Files to bits: every format gives the same rows, and says where it is wrong."""
 
 import csv
+import errno
 import gzip
 import json
+import os
 import resource
 import signal
 import subprocess
@@ -402,6 +404,56 @@ def test_an_index_of_pandas_is_no_feature(bits, tmp_path):
         assert open_table(tmp_path / name, id_column=index).n_columns == N
 
 
+@pytest.mark.parametrize("ending", [".fps", ".fps.gz", ".csv", ".tsv"])
+def test_a_mark_of_byte_order_is_no_content(ending, tmp_path):
+    """What Windows puts before UTF-8; a fingerprint was said to hold a digit that is none."""
+    text = b"#FPS1\n#num_bits=8\n0f\ta\nf0\tb\n" if "fps" in ending else b"0\n1\n1\n"
+    pack = gzip.compress if ending.endswith(".gz") else bytes
+    for name, data in (("plain", text), ("marked", b"\xef\xbb\xbf" + text)):
+        (tmp_path / f"{name}{ending}").write_bytes(pack(data))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ColumnWarning)
+        plain, marked = (open_table(tmp_path / f"{x}{ending}") for x in ("plain", "marked"))
+    assert marked.about == plain.about
+    assert marked.read() == plain.read()
+    (tmp_path / f"only{ending}").write_bytes(pack(b"\xef\xbb\xbf"))
+    with pytest.raises(InputError, match="is empty"):
+        open_table(tmp_path / f"only{ending}")
+
+
+@pytest.mark.parametrize(("text", "rows"), [("0,1\n1,1\n", 2), ("0\n1\n1\n", 3)])
+def test_a_first_line_that_may_be_names_is_a_row_with_a_note(text, rows, tmp_path):
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.warns(ColumnWarning, match="is read as a row: if it names the columns"):
+        assert len(open_table(tmp_path / "x.csv").read()) == rows
+    (tmp_path / "y.csv").write_text("1,0\n1,1\n")
+    assert len(open_table(tmp_path / "y.csv").read()) == 2  # no note
+
+
+def test_errors_of_reads_name_the_file(tmp_path):
+    """Linux answers a read of unmapped memory as it does one of a broken disk."""
+    if not Path("/proc/self/mem").exists():
+        pytest.skip("looks at /proc")
+    for kind in (".csv", ".tsv", ".fps", ".npy", ".npz", ".bits", ".arrow", ".parquet"):
+        path = tmp_path / f"rows{kind}"
+        path.symlink_to("/proc/self/mem")
+        with pytest.raises(OSError, match=f"rows{kind}"):
+            open_table(path).read()
+
+
+@pytest.mark.parametrize("name", ["rows.bits", "rows.csv"])
+def test_a_read_that_fails_midway_names_the_file(name, bits, tmp_path, monkeypatch):
+    def fails(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    WRITERS["bits.bits" if name == "rows.bits" else "bare.csv"](tmp_path / name, bits)
+    table = open_table(tmp_path / name)
+    monkeypatch.setattr(os, "preadv", fails)
+    monkeypatch.setattr("bitmix.rows.files.lines._read", fails)
+    with pytest.raises(OSError, match=rf"Input/output error: '.*{name}'"):
+        BitMatrix.open(tmp_path / name) if name == "rows.bits" else table.read()
+
+
 GOOD = "a,b,c\n" + "0,1,0\n" * 30
 
 
@@ -421,7 +473,7 @@ GOOD = "a,b,c\n" + "0,1,0\n" * 30
         (GOOD + "0,nan,1\n", r"line 32 has 'nan' in column 'b'"),
         (GOOD + "0,1,0.5\n", r"line 32 has '0.5' in column 'c'"),
         (GOOD + '0,"1,0\n', r"rows.csv, line 32: unexpected end of data"),
-        ("0,1\n" * 40 + "0,x\n", r"line 41 has 'x' in cell 2: name the columns"),
+        ("1,0\n" * 40 + "0,x\n", r"line 41 has 'x' in cell 2: name the columns"),
         ("", "rows.csv is empty"),
         ("\n\n", "rows.csv is empty"),
         ("\n\na,b\n0,1\n", "rows.csv must not start with an empty line"),

@@ -118,6 +118,24 @@ def test_arrow_with_names_that_are_no_text(tmp_path):
         open_table(path)
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("[9,70]", "[999999999999,70]"), "bytes claim to hold 999,999,999,999 rows"),
+        (("[4,40]", "[0,40]"), "its chunks are said to be|damaged"),
+    ],
+)
+def test_zarr_folders_that_lie(words, says, tmp_path):
+    """Chunks that are not there count as zeros: any number of rows costs nothing."""
+    inside = fuzz.members(fuzz.seeds("zarr")[1])
+    described = json.dumps(json.loads(inside[".zarray"]), separators=(",", ":"))
+    assert words[0] in described
+    (tmp_path / "x.zarr").mkdir()
+    fuzz.put(tmp_path / "x.zarr" / ".zarray", described.replace(*words).encode())
+    with pytest.raises(FileFormatError, match=says):
+        open_table(tmp_path / "x.zarr").read()
+
+
 def with_header(data, change):
     """A model whose header says something else."""
     with zipfile.ZipFile(io.BytesIO(data)) as file:
@@ -181,7 +199,7 @@ def test_thresholds_beyond_the_type(dtype, threshold):
 
 
 def test_a_fit_with_noise_of_few_cells_is_shown(tmp_path):
-    path = fuzz.put(tmp_path / "x.csv", b"0,1\n1,0\n0,1\n1,1\n")
+    path = fuzz.put(tmp_path / "x.csv", b"1,0\n0,1\n0,1\n1,1\n")
     done = CliRunner().invoke(app, ["fit", str(path), "-k", "1", "--noise-model", "cell"])
     assert done.exit_code == 0, done.exception
     assert "noise 0." in done.stdout

@@ -17,6 +17,10 @@ class FileFormatError(OSError):
     """A file that is not what it says, is cut short, or is of another version."""
 
 
+class ClusterError(OSError):
+    """A Dask cluster that lost what a fit needs: its workers, their memory or the scheduler."""
+
+
 class BitmixWarning(UserWarning):
     """Parent of the package's warnings, so that one filter catches them all."""
 
@@ -38,4 +42,4 @@ class FewSurvivorsWarning(BitmixWarning):
 
 
 class ColumnWarning(BitmixWarning):
-    """A column that looks like an id or a label is read as a feature."""
+    """What looks like an id or a label is read as a feature, or what may be names as a row."""

@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bitmix.atomic import atomic_write
+from bitmix.atomic import atomic_write, naming
 from bitmix.errors import FileFormatError
 
 VERSION = 1
@@ -37,7 +37,7 @@ def _plain(value: Any) -> Any:
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Header and arrays of a model file, after its format and version are checked."""
     path = Path(path)
-    with path.open("rb") as file:
+    with naming(path), path.open("rb") as file:
         if not zipfile.is_zipfile(file):
             raise FileFormatError(f"{path} is not a bitmix model: write one with model.save(path)")
         try:

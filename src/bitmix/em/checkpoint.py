@@ -15,6 +15,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from bitmix.atomic import naming
 from bitmix.em.step import PASSES
 from bitmix.errors import FileFormatError, InputError
 from bitmix.kernels.bits import Words, words_for
@@ -56,12 +58,16 @@ class Checkpoint:
                 f"{self._path} is a symbolic link, which a checkpoint does not follow: "
                 "give the name of the file itself"
             )
+        is_new = not self._path.exists()
         self._file = open(self._path, "a+b")  # noqa: SIM115 closed by __exit__
         try:
             self._lock()
-            self._read(owner)
-        except BaseException:
-            self._file.close()
+            with naming(self._path):
+                self._read(owner)
+        except BaseException as error:
+            if is_new and isinstance(error, OSError) and error.errno is not None:
+                self._path.unlink(missing_ok=True)  # nothing of it could be written
+            self._close()
             raise
 
     def __enter__(self) -> Self:
@@ -74,15 +80,16 @@ class Checkpoint:
         try:
             self._flush()
         finally:
-            self._file.close()
+            self._close()
 
     def recall(self, key: str, fits: Callable[[Any], bool]) -> Any:
         """What a pass gave, or None; it must be of a kind that the pass can give."""
         payload = self._pending.get(key)
         if payload is None and key in self._places:
             place, length = self._places[key]
-            self._file.seek(place)
-            payload = self._file.read(length)
+            with naming(self._path):
+                self._file.seek(place)
+                payload = self._file.read(length)
         if payload is None:
             return None
         try:
@@ -100,18 +107,19 @@ class Checkpoint:
             self._flush()
 
     def _flush(self) -> None:
-        try:
+        with naming(self._path):
             for key, payload in self._pending.items():
                 at = self._file.seek(0, os.SEEK_END)
                 self._file.write(_record(payload))
                 self._places[key] = at + _HEAD, len(payload)
             self._file.flush()
             os.fsync(self._file.fileno())
-        except OSError as error:
-            error.filename = str(self._path)  # a write does not know where it writes to
-            raise
         self._pending.clear()
         self._written = time.monotonic()
+
+    def _close(self) -> None:
+        with suppress(OSError):  # what could not be written has been told by the flush
+            self._file.close()
 
     def _lock(self) -> None:
         try:

@@ -19,7 +19,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bitmix.atomic import atomic_write
+from bitmix.atomic import atomic_write, naming
 from bitmix.errors import FileFormatError
 from bitmix.kernels.bits import WORD, Words, padding_is_zero, words_for
 
@@ -88,7 +88,7 @@ class WordsFile:
         self.path = Path(path).absolute()
         self._handle = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         weakref.finalize(self, os.close, self._handle)
-        with open(self._handle, "rb", closefd=False) as file:
+        with naming(self.path), open(self._handle, "rb", closefd=False) as file:
             self._offset, header = _read_header(self.path, file)
         self.n_columns: int = header["columns"]
         self.names: tuple[str, ...] | None = header.get("names")
@@ -142,7 +142,8 @@ class WordsFile:
         if len(words) > 1 and hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._handle, at + len(octets), _AHEAD, os.POSIX_FADV_WILLNEED)
         while done < len(octets):
-            count = os.preadv(self._handle, [octets[done:].data], at + done)
+            with naming(self.path):
+                count = os.preadv(self._handle, [octets[done:].data], at + done)
             if count == 0:
                 raise FileFormatError(
                     f"{self.path} was cut short while it was read, at byte {at + done:,}: "

@@ -4,34 +4,27 @@ Workers pack their own blocks and keep them; templates go out to all of them; wh
 back and are added in a tree. With no cluster about, Dask's threads of this process do the same.
 """
 
-import contextlib
 import os
-import sys
-import time
 from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import add
-from typing import Any, TypeVar
+from typing import Any
 
-import dask
 import dask.array as da
 import numpy as np
 from dask.delayed import Delayed, delayed
 from numpy.typing import NDArray
 
-from bitmix.errors import InputError
+from bitmix.errors import ClusterError, FileFormatError, InputError
 from bitmix.kernels.bits import WORD, Words, words_for
-from bitmix.progress import on_terminal
 from bitmix.rows.bitfile import WordsFile
 from bitmix.rows.convert import to_words
 from bitmix.rows.packed import BitMatrix
 from bitmix.rows.protocol import PLAIN, A, Layout
 from bitmix.rows.threads import one_thread
-
-T = TypeVar("T")
+from bitmix.rows.workers import Workers, short
 
 _FAN_IN = 8
-_ATTEMPTS = 6
 _BLOCK_BYTES = 1 << 26
 _HASHED_ROWS = 1 << 14
 
@@ -50,8 +43,9 @@ class ClusterRows:
         self, blocks: Sequence[Delayed], lengths: Sequence[int] | None, n_columns: int,
         names: tuple[str, ...] | None,
     ) -> None:  # fmt: skip
-        self._blocks, self._lengths = list(blocks), lengths
-        self._n_columns, self._kept = n_columns, False
+        self._recipe, self._blocks, self._lengths = list(blocks), list(blocks), lengths
+        self._n_columns = n_columns
+        self._workers: Workers | None = None
         self.feature_names = names
 
     @classmethod
@@ -71,14 +65,14 @@ class ClusterRows:
         known = not any(np.isnan(height) for height in heights)
         if known and sum(heights) == 0:
             raise InputError("Found array with 0 sample(s): at least one row is needed")
+        lengths = [int(height) for height in heights] if known else None
         starts = np.cumsum([0, *heights[:-1]]).tolist() if known else [None] * len(heights)
-        parts = X.to_delayed().ravel()
         pack = delayed(_packed, pure=True)
         blocks = [
-            pack(part, n, start, number, binarize)
-            for number, (part, start) in enumerate(zip(parts, starts, strict=True))
+            pack(part, n, lengths and lengths[number], start, number, binarize)
+            for number, (part, start) in enumerate(zip(X.to_delayed().ravel(), starts, strict=True))
         ]
-        return cls(blocks, [int(height) for height in heights] if known else None, n, names)
+        return cls(blocks, lengths, n, names)
 
     @classmethod
     def of_file(
@@ -96,8 +90,7 @@ class ClusterRows:
     @property
     def shape(self) -> tuple[int, int]:
         if self._lengths is None:
-            self._keep()
-            self._lengths = _surely(lambda: dask.compute(*map(delayed(len), self._blocks)))
+            self._lengths = self._computed(lambda: list(map(delayed(len), self._blocks)))
             if sum(self._lengths) == 0:
                 raise InputError("Found array with 0 sample(s): at least one row is needed")
         return sum(self._lengths), self._n_columns
@@ -105,7 +98,6 @@ class ClusterRows:
     def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
         """The packed rows with these numbers, brought here."""
         numbers = np.asarray(indices, dtype=np.int64)
-        self._keep()
         m, _ = self.shape
         assert self._lengths is not None
         if numbers.size and not -m <= numbers.min() <= numbers.max() < m:
@@ -116,8 +108,10 @@ class ClusterRows:
         out = np.empty((len(numbers), words_for(self._n_columns)), dtype=WORD)
         asked = np.unique(owner)
         get = delayed(_rows_of, pure=False)
-        parts = [get(self._blocks[b], numbers[owner == b] - starts[b]) for b in asked]
-        for b, part in zip(asked, _surely(lambda: dask.compute(*parts)), strict=True):
+        parts = self._computed(
+            lambda: [get(self._blocks[b], numbers[owner == b] - starts[b]) for b in asked]
+        )
+        for b, part in zip(asked, parts, strict=True):
             out[owner == b] = part
         return out
 
@@ -127,22 +121,21 @@ class ClusterRows:
 
     def fingerprint(self) -> str:
         """A hash of every row and its number, added up: the same however the rows are cut."""
-        self._keep()
         m, n = self.shape
         assert self._lengths is not None
         starts = np.cumsum([0, *self._lengths[:-1]]).tolist()
-        parts = map(delayed(_hashed, pure=False), self._blocks, starts)
-        total = sum(_surely(lambda: dask.compute(*parts))) % (1 << 64)
-        return f"{m} {n} {total:016x}"
+        hashed = delayed(_hashed, pure=False)
+        parts = self._computed(lambda: list(map(hashed, self._blocks, starts)))
+        return f"{m} {n} {sum(parts) % (1 << 64):016x}"
 
     def map_reduce(
         self, function: Callable[[Words], A], *, block_cells: int = 1, workers: int = 1 << 16
     ) -> A:
         """The sum of `function` over all rows."""
-        self._keep()
 
-        def one_pass() -> A:
-            everywhere = _broadcast(function)
+        def one_pass() -> list[Delayed]:
+            # a task like others: where its worker dies it is made again, as scattered data is not
+            everywhere = delayed(function, traverse=False)
             level = [
                 delayed(_folded, pure=False)(block, self._n_columns, everywhere, block_cells)
                 for block in self._blocks
@@ -150,12 +143,12 @@ class ClusterRows:
             while len(level) > 1:
                 groups = [level[i : i + _FAN_IN] for i in range(0, len(level), _FAN_IN)]
                 level = [delayed(_added, pure=False)(group) for group in groups]
-            total: A | None = _computed(level[0])
-            if total is None:
-                raise InputError("Found array with 0 sample(s): at least one row is needed")
-            return total
+            return level
 
-        return _surely(one_pass)
+        total: A | None = self._computed(one_pass)[0]
+        if total is None:
+            raise InputError("Found array with 0 sample(s): at least one row is needed")
+        return total
 
     def map_rows(
         self, function: Callable[[Words], NDArray[Any]], *, block_cells: int = 1
@@ -175,11 +168,30 @@ class ClusterRows:
         lazy: NDArray[Any] = da.concatenate(parts, allow_unknown_chunksizes=True)
         return lazy
 
-    def _keep(self) -> None:
-        """Have the workers pack their blocks and keep them, once."""
-        if not self._kept:
-            self._blocks = list(dask.persist(*self._blocks))
-            self._kept = True
+    @property
+    def _at_hand(self) -> Workers:
+        """Who packs the blocks and keeps them, from the first time on that they are needed."""
+        if self._workers is None:
+            workers = Workers()
+            self._blocks = workers.keep(self._recipe)
+            self._workers = workers
+        return self._workers
+
+    def _keep_again(self) -> None:
+        """What is still held is not computed again: it has the same name."""
+        self._blocks = self._at_hand.keep(self._recipe)
+
+    def _computed(self, tasks: Callable[[], list[Delayed]]) -> Sequence[Any]:
+        """What comes of tasks on the blocks; they are made anew where workers were lost."""
+        try:
+            workers = self._at_hand
+            return workers.surely(lambda: workers.compute(tasks()), lost=self._keep_again)
+        except (InputError, FileFormatError, ClusterError):
+            raise
+        except Exception as error:
+            number = None if self._workers is None else self._workers.failed(self._blocks)
+            which = "a block" if number is None else f"block {number}"
+            raise InputError(f"{which} of X could not be computed: {short(error)}") from error
 
 
 def _hashed(words: Words, start: int) -> int:
@@ -197,8 +209,15 @@ def _hashed(words: Words, start: int) -> int:
     return total
 
 
-def _packed(part: Any, n: int, start: int | None, number: int, binarize: float | None) -> Words:
-    if part.shape[0] == 0:
+def _packed(
+    part: Any, n: int, height: int | None, start: int | None, number: int, binarize: float | None
+) -> Words:
+    shape = getattr(part, "shape", None)
+    if shape is None or len(shape) != 2 or shape != (shape[0] if height is None else height, n):
+        rows = "" if height is None else f"{height:,} rows and "
+        got = type(part).__name__ if shape is None else f"shape {tuple(shape)}"
+        raise InputError(f"block {number} of X should have {rows}{n:,} columns, but has {got}")
+    if shape[0] == 0:
         return np.empty((0, words_for(n)), dtype=WORD)
     try:
         return to_words(part, binarize, start or 0)[0]
@@ -241,61 +260,3 @@ def _mapped(
         return function(np.zeros((1, words_for(n)), dtype=WORD))[:0]
     with one_thread():
         return BitMatrix(words, n).map_rows(function, block_cells=cells)
-
-
-def _client() -> Any:
-    """The client of a cluster, if there is one."""
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return None
-    try:
-        return distributed.get_client()
-    except ValueError:
-        return None
-
-
-def _broadcast(function: Any) -> Any:
-    client = _client()
-    if client is None:
-        return delayed(function, traverse=False)
-    return client.scatter(function, broadcast=True, hash=False)
-
-
-def _computed(task: Delayed) -> Any:
-    client = _client()
-    if client is None:
-        return task.compute()
-    future = client.compute(task)
-    if on_terminal():
-        from distributed import progress
-
-        with contextlib.redirect_stdout(sys.stderr):
-            progress(future, notebook=False)
-            print(file=sys.stderr)
-    return future.result()
-
-
-def _surely(action: Callable[[], T]) -> T:
-    """The outcome of an action that is repeated when a worker, and what it held, is lost."""
-    for attempt in range(_ATTEMPTS):
-        try:
-            return action()
-        except Exception as error:
-            if not _is_loss(error) or attempt == _ATTEMPTS - 1:
-                raise
-            time.sleep(0.5 * attempt)
-    raise AssertionError
-
-
-def _is_loss(error: Exception) -> bool:
-    from concurrent.futures import CancelledError
-
-    client = _client()
-    if client is None:
-        return False
-    from distributed import KilledWorker
-    from distributed.client import FutureCancelledError
-    from distributed.comm import CommClosedError
-
-    lost = (CancelledError, FutureCancelledError, KilledWorker, CommClosedError, TimeoutError)
-    return isinstance(error, lost) and client.status == "running"

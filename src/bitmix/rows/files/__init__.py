@@ -5,6 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import IO
 
+from bitmix.atomic import naming
 from bitmix.errors import InputError
 from bitmix.rows.files.arrays import open_npy, open_npz
 from bitmix.rows.files.arrow import open_arrow, open_parquet
@@ -64,7 +65,8 @@ def open_table(
     if path.is_dir() != (kind == ".zarr"):
         raise InputError(f"{path} must be a {'folder' if kind == '.zarr' else 'file'}")
     wanted = Wanted(None if columns is None else tuple(map(str, columns)), id_column, label_column)
-    return FORMATS[kind](path, wanted)
+    with naming(path):
+        return FORMATS[kind](path, wanted)
 
 
 def open_stream(

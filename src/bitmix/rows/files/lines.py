@@ -12,6 +12,7 @@ from bitmix.errors import FileFormatError, InputError
 BLOCK_BYTES = 1 << 20
 _LONGEST_LINE = 1 << 28
 _ENDS = b"\r\n"
+_BOM = b"\xef\xbb\xbf"  # which some programs of Windows put before UTF-8
 
 
 Blocks = Iterator[tuple[bytes, float]]
@@ -77,7 +78,7 @@ class PipedLines:
 
 
 def _whole_lines(path: Path, file: IO[bytes], share: Callable[[], float]) -> Blocks:
-    rest = b""
+    rest = _read(path, file, len(_BOM)).removeprefix(_BOM)
     while chunk := _read(path, file):
         whole, rest = _cut(rest + chunk)
         if len(rest) > _LONGEST_LINE:
@@ -97,9 +98,9 @@ def _unpacked(path: Path, raw: IO[bytes]) -> IO[bytes]:
     return gzip.GzipFile(fileobj=raw)  # type: ignore[return-value]
 
 
-def _read(path: Path, file: IO[bytes]) -> bytes:
+def _read(path: Path, file: IO[bytes], size: int | None = None) -> bytes:
     try:
-        return file.read(BLOCK_BYTES)
+        return file.read(BLOCK_BYTES if size is None else size)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise FileFormatError(f"{path} is cut short or damaged: {error}") from None
 

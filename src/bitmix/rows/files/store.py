@@ -17,6 +17,7 @@ from bitmix.rows.files.table import (
     spans,
 )
 
+_FREE_CELLS, _CELLS_A_BYTE = 1 << 28, 1 << 16  # more than any codec packs into a byte
 _MOST_CELLS = 1 << 27  # a row of chunks larger than this is read in parts, each more than once
 
 
@@ -33,6 +34,13 @@ def open_zarr(path: Path, wanted: Wanted) -> Table:
             "under a name that ends in .zarr"
         )
     m, n = checked_shape(path, array.shape, array.dtype)
+    size = sum(entry.stat().st_size for entry in path.rglob("*") if entry.is_file())
+    if m * n > max(_FREE_CELLS, size * _CELLS_A_BYTE):  # chunks that are not there cost nothing
+        raise FileFormatError(
+            f"{path} is damaged: {size:,} bytes claim to hold {m:,} rows of {n:,} columns"
+        )
+    if min(array.chunks) < 1:
+        raise FileFormatError(f"{path} is damaged: its chunks are said to be {array.chunks}")
     wanted.check_nameless(path, n)
 
     def stream() -> Stream:
@@ -43,7 +51,6 @@ def open_zarr(path: Path, wanted: Wanted) -> Table:
                 bits = checked_bits(path, block[first:last], start + first)
                 yield Piece(pack(bits)), (start + last) / m
 
-    size = sum(entry.stat().st_size for entry in path.rglob("*") if entry.is_file())
     return Table(path=path, n_columns=n, size=size, stream=stream, n_rows=m)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bitmix.atomic import naming
 from bitmix.errors import ColumnWarning, FileFormatError, InputError
 from bitmix.kernels.bits import WORD, Words, words_for
 from bitmix.progress import meter
@@ -62,9 +63,10 @@ class Table:
     def pieces(self, *, quiet: bool = False) -> Iterator[Piece]:
         """The rows from the first on, in pieces of bounded size; may be called again."""
         rows = 0
-        for piece in self._with_progress(quiet or self.size < _SHOWN):
-            rows += len(piece.words)
-            yield piece
+        with naming(self.path):
+            for piece in self._with_progress(quiet or self.size < _SHOWN):
+                rows += len(piece.words)
+                yield piece
         if rows == 0:
             raise InputError(f"{self.path} has no rows")
 

@@ -1,6 +1,7 @@
 """Text tables, .csv and .tsv: cells of one character at the speed of memory, others one by one."""
 
 import csv
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -9,12 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bitmix.errors import InputError
+from bitmix.errors import ColumnWarning, InputError
 from bitmix.kernels.bits import Words, pack
 from bitmix.rows.files.lines import FileLines, Lines, split
 from bitmix.rows.files.table import Picked, Piece, Stream, Table, Wanted
 
-_BOM = b"\xef\xbb\xbf"
 _BITS = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1, "False": 0, "True": 1}
 
 
@@ -27,7 +27,7 @@ def open_text(path: Path, wanted: Wanted) -> Table:
 def text_table(lines: Lines, separator: str, wanted: Wanted) -> Table:
     """A table of cells between separators; its first line may name the columns."""
     path = lines.path
-    first = next((block for block, _ in lines.blocks()), b"").removeprefix(_BOM)
+    first = next((block for block, _ in lines.blocks()), b"")
     if not first:
         raise InputError(f"{path} is empty: rows of 0 and 1 are needed")
     cells = _cells(path, separator, _decoded(path, first[: first.index(b"\n")], 1), 1)
@@ -35,6 +35,13 @@ def text_table(lines: Lines, separator: str, wanted: Wanted) -> Table:
         raise InputError(f"{path} must not start with an empty line")
     if all(_bit(cell) is not None for cell in cells):
         wanted.check_nameless(path, len(cells))
+        if cells == [str(i) for i in range(len(cells))]:  # what pandas names one or two columns
+            warnings.warn(
+                f"the first line of {path}, {separator.join(cells)}, is read as a row: if it names "
+                "the columns, give them names that are not 0 and 1",
+                ColumnWarning,
+                stacklevel=2,
+            )
         picked, names = Picked(list(range(len(cells))), None, None), None
     else:
         _check_separator(path, separator, cells)
@@ -64,10 +71,8 @@ class _Reader:
     def stream(self) -> Stream:
         line = 1
         for block, share in self.lines.blocks():
-            if line == 1:
-                block = block.removeprefix(_BOM)
-                if self.names is not None:
-                    block, line = block[block.index(b"\n") + 1 :], 2
+            if line == 1 and self.names is not None:
+                block, line = block[block.index(b"\n") + 1 :], 2
             if block:
                 piece = self._quick(block) or self._careful(block, line)
                 line += len(piece.words)

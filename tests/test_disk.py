@@ -1,0 +1,359 @@
+"""Disks that are full, fail or are shared: a clear error and exit code 2, and nothing half-written.
+
+Small disks are made in a mount namespace of their own, which takes no rights where the system
+allows that; elsewhere these tests are skipped.
+"""
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from bitmix import BitMatrix, TemplateMixture, TwoRoundEM
+from bitmix.em import checkpoint as checkpoints
+from bitmix.errors import InputError
+from bitmix.experiments.cells import Cell
+from bitmix.experiments.store import Store
+from bitmix.rows import bitfile
+
+NOBODY = 65534
+
+INSIDE = """
+import os, subprocess, sys
+import json
+from pathlib import Path
+import numpy, pandas, scipy.sparse, sklearn  # once, for all who are forked
+from bitmix.__main__ import main
+size, disk = sys.argv[1], Path(sys.argv[2])
+subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={{size}}", "tmpfs", disk], check=True)
+os.chdir(disk.parent)
+
+def run(*arguments, before=""):
+    child = os.fork()
+    if child == 0:
+        sys.argv = ["bitmix", *arguments]
+        for number, name in ((1, "out"), (2, "said")):
+            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        code = 0
+        try:
+            exec(before)
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return {{"code": code, "out": Path("out").read_text(), "said": Path("said").read_text()}}
+
+def files():
+    return {{path.name: path.read_bytes().hex() for path in sorted(disk.iterdir())}}
+
+def leave(room):
+    with open(disk / "filler", "wb", buffering=0) as file:
+        try:
+            while file.write(bytes(4096)): pass
+        except OSError: pass
+        file.truncate(file.tell() // 4096 * 4096 - room)
+
+{scenario}
+print(json.dumps(answer))
+"""
+
+
+def small_disk(tmp_path, size, scenario):
+    """Run a scenario where `disk`, a folder, has room for so many bytes; its `answer`."""
+    disk = tmp_path / "disk"
+    disk.mkdir(exist_ok=True)
+    code = INSIDE.format(scenario=textwrap.dedent(scenario))
+    command = ["unshare", "--map-root-user", "--mount", sys.executable, "-c", code]
+    done = subprocess.run(
+        [*command, str(size), str(disk)], capture_output=True, text=True,
+        env={**os.environ, "BITMIX_KERNELS": "reference"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def may_mount(tmp_path_factory):
+    if shutil.which("unshare") is None:
+        return False
+    command = ["unshare", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs"]
+    done = subprocess.run([*command, tmp_path_factory.mktemp("try")], capture_output=True)
+    return done.returncode == 0
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with rows, and a model of them, beside which a small disk may be mounted."""
+    if not may_mount(tmp_path_factory):
+        pytest.skip("no file system may be mounted here")
+    folder = tmp_path_factory.mktemp("place")
+    bits = (np.random.default_rng(0).random((2000, 100)) < 0.1).astype(np.uint8)
+    bits[::2, :50] ^= 1
+    np.savetxt(folder / "rows.csv", bits, fmt="%d", delimiter=",")
+    X = BitMatrix.from_dense(bits)
+    X.save(folder / "rows.bits")
+    TemplateMixture(2, n_init=1, random_state=0).fit(X).save(folder / "my.model")
+    return folder
+
+
+COMMANDS = {
+    "x.bits": "convert rows.csv -o disk/x.bits --force",
+    "x.csv": "predict my.model rows.bits -o disk/x.csv --force",
+    "x.npy": "predict my.model rows.bits -o disk/x.npy --force",
+    "x.parquet": "predict my.model rows.bits -o disk/x.parquet --force",
+    "x.model": "fit rows.bits -k 2 --starts 1 -o disk/x.model --force",
+    "x.html": "fit rows.bits -k 2 --starts 1 --report disk/x.html --force",
+}
+
+
+def test_a_full_disk_keeps_the_old_file(place):
+    """There is room for the old file, and for the first bytes of the new one."""
+    found = small_disk(
+        place, 32768,
+        f"""
+        answer = {{}}
+        for name, command in {COMMANDS!r}.items():
+            (disk / name).write_text("old")
+            leave(4096)
+            answer[name] = run(*command.split())
+            answer[name]["files"] = files()
+            for path in disk.iterdir():
+                path.unlink()
+        """,
+    )  # fmt: skip
+    assert found.keys() == COMMANDS.keys()
+    for name, end in found.items():
+        assert end["code"] == 2, end
+        assert end["said"] == f"bitmix: [Errno 28] No space left on device: 'disk/{name}'\n"
+        assert end["files"].pop("filler")
+        assert end["files"] == {name: b"old".hex()}
+
+
+def test_a_checkpoint_on_a_full_disk(place):
+    """One that cannot be begun is not left; one that was begun serves when there is room."""
+    found = small_disk(
+        place, 16384,
+        """
+        every = "from bitmix.em import checkpoint as c; c._WORTH = c._SECONDS = 0;"
+        fit = ["fit", "rows.bits", "-k", "2", "--method", "two-round", "--json"]
+        answer = {}
+        leave(0)
+        answer["none"] = run(*fit, "--checkpoint", "disk/c", before=every)
+        answer["then"] = [path.name for path in disk.iterdir()]
+        leave(8192)
+        answer["some"] = run(*fit, "--checkpoint", "disk/c", before=every)
+        (disk / "filler").unlink()
+        subprocess.run(["mount", "-o", "remount,size=4m", disk], check=True)
+        answer["kept"] = (disk / "c").stat().st_size
+        answer["room"] = run(*fit, "--checkpoint", "disk/c", before=every)
+        answer["calm"] = run(*fit)
+        """,
+    )  # fmt: skip
+    for end in (found["none"], found["some"]):
+        assert end["code"] == 2, end
+        assert end["said"] == "bitmix: [Errno 28] No space left on device: 'disk/c'\n"
+    assert found["then"] == ["filler"]
+    assert found["kept"] > 4096
+    assert found["room"]["code"] == 0, found
+    assert found["room"]["out"] == found["calm"]["out"]
+
+
+def test_reproduce_on_a_full_disk(place):
+    """The old figure stays; runs that were finished are kept, and more come when there is room."""
+    found = small_disk(
+        place, 65536,
+        """
+        from bitmix.experiments.cells import Cell
+        from bitmix.experiments.store import Store
+
+        cells = [Cell("least", {"n": 100}, {}, seed) for seed in range(2000)]
+        answer = {"put": 0}
+        try:
+            with Store(disk / "results.sqlite") as store:
+                for cell in cells:
+                    store.put(cell, {"value": cell.seed}, 0.5)
+                    answer["put"] += 1
+        except OSError as error:
+            answer["store"] = str(error)
+        (disk / "fig1.csv").write_text("old")
+        leave(0)
+        answer["figure"] = run("reproduce", "fig1", "--out", "disk", "--jobs", "1")
+        (disk / "filler").unlink()
+        answer["files"] = sorted(path.name for path in disk.iterdir())
+        answer["old"] = (disk / "fig1.csv").read_text()
+        subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+        with Store(disk / "results.sqlite") as store:
+            answer["kept"] = len(store)
+            for cell in cells:
+                store.put(cell, {"value": cell.seed}, 0.5)
+            answer["wrong"] = sum(store.get(cell) != {"value": cell.seed} for cell in cells)
+            answer["all"] = len(store)
+        """,
+    )  # fmt: skip
+    assert 0 < found["put"] < 2000
+    assert "is the disk full?" in found["store"]
+    assert found["figure"]["code"] == 2, found
+    assert "Traceback" not in found["figure"]["said"]
+    assert "disk/" in found["figure"]["said"]
+    assert found["old"] == "old"
+    assert not [name for name in found["files"] if name.startswith(".")]
+    assert (found["kept"], found["wrong"], found["all"]) == (found["put"], 0, 2000)
+
+
+WRITING = """
+import sys
+from bitmix import BitMatrix
+import numpy as np
+path, value = sys.argv[1], int(sys.argv[2])
+X = BitMatrix.from_dense(np.full((500, 700), value, dtype=np.uint8))
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(100):
+    X.save(path)
+"""
+
+
+def test_two_processes_save_to_one_path(tmp_path):
+    """Whoever reads meanwhile sees all that one of them wrote, and none is left half-written."""
+    path = tmp_path / "x.bits"
+    BitMatrix.from_dense(np.zeros((500, 700), dtype=np.uint8)).save(path)
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITING, path, str(value)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for value in (0, 1)
+    ]
+    assert [writer.stdout.readline() for writer in writers] == ["ready\n"] * 2
+    for writer in writers:
+        writer.stdin.write("begin\n")
+        writer.stdin.flush()
+    reads = 0
+    while any(writer.poll() is None for writer in writers):
+        ones = int(BitMatrix.open(path, in_memory=True).to_dense().sum())
+        assert ones in (0, 500 * 700)
+        reads += 1
+    assert reads > 0
+    for writer in writers:
+        writer.communicate()
+    assert [writer.returncode for writer in writers] == [0, 0]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.bits"]
+
+
+STORING = """
+import sys
+from bitmix.experiments.cells import Cell
+from bitmix.experiments.store import Store
+print("ready", flush=True)
+sys.stdin.readline()
+with Store(sys.argv[1]) as store:
+    for seed in range(int(sys.argv[2]), 300):
+        cell = Cell("least", {"n": 100}, {}, seed)
+        if store.get(cell) is None:
+            store.put(cell, {"value": seed}, 0.5)
+"""
+
+
+def test_two_processes_keep_one_store(tmp_path):
+    """Begun at the same moment, new as it is: no run is lost, doubled or mixed up."""
+    path = tmp_path / "results.sqlite"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", STORING, path, str(first)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for first in (0, 100)
+    ]
+    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2
+    said = []
+    for process in processes:
+        process.stdin.write("begin\n")
+        process.stdin.flush()
+    for process in processes:
+        said.append(process.communicate(timeout=120)[1])
+    assert [process.returncode for process in processes] == [0, 0], said
+    with Store(path) as store:
+        found = [store.get(Cell("least", {"n": 100}, {}, seed)) for seed in range(300)]
+        assert found == [{"value": seed} for seed in range(300)]
+        assert len(store) == 300
+
+
+def test_one_checkpoint_serves_one_fit_at_a_time(tmp_path, monkeypatch):
+    """The second is refused while the first goes on, which ends with the right bits."""
+    monkeypatch.setattr(checkpoints, "_WORTH", 0)
+    X = BitMatrix.from_dense(np.random.default_rng(0).random((300, 40)) < 0.4)
+    want = TwoRoundEM(2, rounds=4, random_state=0).fit(X)
+    keep, refused = checkpoints.Checkpoint.keep, []
+
+    def meddling(self, key, value):
+        with pytest.raises(InputError, match="in use by another fit"):
+            checkpoints.Checkpoint(tmp_path / "c", {})
+        refused.append(key)
+        keep(self, key, value)
+
+    monkeypatch.setattr(checkpoints.Checkpoint, "keep", meddling)
+    found = TwoRoundEM(2, rounds=4, random_state=0).fit(X, checkpoint=tmp_path / "c")
+    assert len(refused) >= 4
+    assert found.means_.tobytes() == want.means_.tobytes()
+    again = TwoRoundEM(2, rounds=4, random_state=0).fit(X, checkpoint=tmp_path / "c")
+    assert again.means_.tobytes() == want.means_.tobytes()
+
+
+@pytest.mark.parametrize("when", ["before", "midway"])
+def test_a_folder_that_may_no_longer_be_written_to(when, tmp_path):
+    """Rights do not bind root, so the work is done by nobody in particular."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "x.bits").write_bytes(b"old")
+    os.chown(folder, NOBODY, NOBODY)
+    for entry in (tmp_path, *tmp_path.parents):
+        if not os.stat(entry).st_mode & 0o001:
+            os.chmod(entry, os.stat(entry).st_mode | 0o011)
+    child = os.fork()
+    if child == 0:
+        code = 0
+        try:
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            if when == "before":
+                os.chmod(folder, 0o500)
+            with bitfile.writing(folder / "x.bits", 64) as writer:
+                writer.append(np.ones((9, 1), dtype=np.uint64))
+                os.chmod(folder, 0o500)
+        except PermissionError as error:
+            code = 3 if "x.bits" in str(error) else 4
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    os.chmod(folder, 0o700)
+    assert (folder / "x.bits").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace", "chmod"])
+def test_a_write_that_fails_leaves_the_old_file_and_no_other(call, tmp_path, monkeypatch):
+    def fails(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    X = BitMatrix.from_dense(np.eye(9, dtype=np.uint8))
+    X.save(tmp_path / "x.bits")
+    monkeypatch.setattr(os, call, fails)
+    with pytest.raises(OSError, match=r"Input/output error: '.*x\.bits'"):
+        BitMatrix.from_dense(np.ones((9, 9), dtype=np.uint8)).save(tmp_path / "x.bits")
+    monkeypatch.undo()
+    assert BitMatrix.open(tmp_path / "x.bits") == X
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.bits"]
