@@ -8,9 +8,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bitmix.theory import certificate, checks, fit_bounds, fit_verdict, limit, plan, tails
+from bitmix.theory import (
+    certificate,
+    checks,
+    fit_bounds,
+    fit_verdict,
+    guarantee,
+    limit,
+    plan,
+    tails,
+)
 from bitmix.theory import events as proof
 from bitmix.theory import propositions as prop
+from bitmix.theory.guarantee import _above
 from bitmix.theory.plan import _least_real, _least_whole, _most_whole
 
 
@@ -306,6 +316,82 @@ def test_propositions_at_the_end_of_their_range():
     assert (1 + u) * math.log(1 + u) - u == pytest.approx(u * u / 3)
 
 
+# --- theorems 1 and 2 -----------------------------------------------------------------------
+
+
+def test_theorem_2_as_printed_and_by_kl():
+    n, m, k, q, c, w = 3000, 400, 3, 0.02, 0.6, 0.25
+    g = guarantee(n, m, k, q, c, w, reading="printed")
+    B, l = g.B, 4 / w * math.log(2 / (0.1 * w))
+    assert g.excess == pytest.approx(5 / w * math.exp(-n * c * B / 4) * n * q)
+    rate = n * g.E**2 / 3
+    terms = g.failure_terms
+    assert terms["distances within a cluster"] == pytest.approx(
+        m**2 * math.exp(-2 * (1 - q) * rate)
+    )
+    assert terms["distances between clusters"] == pytest.approx(m**2 * math.exp(-0.5 * rate))
+    assert terms["distances to the own template"] == pytest.approx(2 * m * math.exp(-rate))
+    assert terms["distances to other templates"] == pytest.approx(2 * m * math.exp(-0.5 * rate))
+    assert terms["cluster sizes"] == pytest.approx(k * math.exp(-m * w / 8))
+    assert terms["every cluster seeded twice"] == pytest.approx(k * (l + 1) * math.exp(-l * w))
+    assert terms["averages of subsets"] == pytest.approx(k / n)
+    mended = guarantee(n, m, k, q, c, w).failure_terms
+    near = math.exp(-0.5 * n * guarantee(n, m, k, q, c, w).epsilon0 ** 2 / 3)
+    assert mended["distances to other templates"] == pytest.approx(4 * m * near)
+
+    sharp = guarantee(n, m, k, q, c, w, reading="kl")
+    wrong, reach = math.exp(-n * c * B / 2), q + sharp.E * math.sqrt(q)
+    assert sharp.epsilon0 == sharp.E == min(sharp.E_terms)
+    assert sharp.excess == pytest.approx(wrong * n * (k * reach + 2 / w) / (1 - k * wrong))
+    pair, pairs = 2 * q * (1 - q), m * (m - 1) / 2
+
+    def coins(rate, spread):
+        low = math.exp(-n * tails.kl(rate - spread, rate)) if spread <= rate else 0
+        return low + math.exp(-n * tails.kl(rate + spread, rate))
+
+    def unequal(mean):
+        return sum(math.exp(-mean * tails.poisson_rate(u)) for u in (sharp.E, -sharp.E))
+
+    terms, root = sharp.failure_terms, math.sqrt(q)
+    assert terms["distances within a cluster"] == pytest.approx(
+        pairs * coins(pair, pair * sharp.E / root)
+    )
+    assert terms["distances between clusters"] == pytest.approx(
+        pairs * unequal(n * (pair + c * (1 - 2 * q) ** 2))
+    )
+    assert terms["distances to the own template"] == pytest.approx(m * coins(q, sharp.E * root))
+    assert terms["distances to other templates"] == pytest.approx(
+        m * (k - 1) * unequal(n * (q + c * (1 - 2 * q)))
+    )
+    assert guarantee(3, m, k, q, c, w, reading="kl").excess == math.inf
+
+
+def test_what_the_proofs_use_besides():
+    m, k, q, w = 400, 3, 0.02, 0.25
+    for n, c in itertools.product((20, 40, 60, 80, 120, 200, 3000), (0.2, 0.6)):
+        g = guarantee(n, m, k, q, c, w)
+        ncB, seeds = n * c * g.B, g.n_seeds
+        found = list(g.hypotheses.values())
+        lost = k * (seeds + 1) * math.exp(-seeds * w) + k * math.exp(-seeds * w / 4)
+        reach = n * (q + c * (1 - 2 * q)) * (1 + g.epsilon0)
+        assert found == [
+            g.B > 0,
+            g.E > 0,
+            g.epsilon0 > 0,
+            seeds > k,
+            lost <= 7 * 0.1 / 12,
+            math.exp(ncB * (1 - 2 * q) / 2) >= reach,
+            math.exp(-ncB / 4) <= q,
+            k * math.exp(-ncB / 2) < 1 / 3,
+        ]
+
+
+def test_a_condition_is_strict_where_the_paper_is():
+    assert not _above("3", 0.5, 0.5, "").holds
+    assert _above("3", 0.5, 0.6, "").slack == pytest.approx(1.2)
+    assert _above("3", 0.0, 0.6, "").slack == math.inf
+
+
 # --- the certificate of a fit ---------------------------------------------------------------
 
 
@@ -396,7 +482,7 @@ def test_a_verdict_is_its_three_thirds():
         ("partition", {"gap": 0}, "less noise would not do"),
         ("templates", {"not_majority": 3}, "3 template bits are not the majority"),
         ("templates", {"weakest_votes": (35, 25)}, "times as many rows would do"),
-        ("templates", {"weakest_votes": (30, 20)}, "more rows alone would not do"),
+        ("templates", {"weakest_votes": (30, 20)}, "at most 1, 0.017 needed: more rows alone"),
         ("distinct rows", {"duplicates": 9}, "copies of each other"),
     ],
 )
@@ -494,6 +580,21 @@ def test_recovery_with_labels_known_is_a_sum():
     assert limit(9, 20, 1, 0.2, 0, [1.0]).recovery_uniform == pytest.approx(right(20))
 
 
+def test_labels_of_three_templates_are_lost_as_often_as_rows_say():
+    """Over all rows of 6 columns."""
+    templates = np.array([[0, 0, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1]])
+    d = (templates[:, None] != templates).sum(axis=2)
+    assert sorted(d[np.triu_indices(3, 1)].tolist()) == [3, 4, 5]
+    for w in itertools.permutations((0.55, 0.3, 0.15)):
+        known = 0.0
+        for row in itertools.product((0, 1), repeat=6):
+            flips = (templates != row).sum(axis=1)
+            known += max(x * 0.15**f * 0.85 ** (6 - f) for x, f in zip(w, flips, strict=True))
+        at = limit(6, 10, 3, 0.15, d, w)
+        assert at.label_error_is_exact
+        assert at.label_error == pytest.approx(1 - known)
+
+
 def test_searches_end_where_things_turn():
     for turn in (1, 2, 3, 17, 1024, 10**9):
         assert _least_whole(lambda x, turn=turn: x >= turn) == turn
@@ -510,6 +611,7 @@ def test_searches_end_where_things_turn():
 def test_plans_that_cannot_be():
     with pytest.raises(ValueError, match="one template needs no certificate"):
         plan("n", q=0.1, k=1)
+    assert plan("n", q=0.1, k=1, w_min=1.0, method="theorem").value > 1
     with pytest.raises(ValueError, match="one template needs no certificate"):
         certificate(45, 300, 1, 0.1, 45, [1.0])
     found = plan("c", q=0.49, n=20, m=10)
