@@ -1,6 +1,7 @@
 """The steps of a fit, each against its definition written out."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -221,6 +222,38 @@ def test_margins_and_tallies(some):
     assert predict.log_likelihoods(rows, mixture) == pytest.approx(each)
 
 
+@pytest.mark.parametrize("binary", [True, False])
+def test_screening_leaves_the_statistics_as_they_are(binary, monkeypatch):
+    """Rows that a popcount decides, and rows that none does."""
+    rng = np.random.default_rng(5)
+    P = rng.integers(2, size=(3, 200))
+    bits = np.concatenate([P[rng.integers(3, size=80)] ^ (rng.random((80, 200)) < 0.05),
+                           rng.integers(2, size=(20, 200))]).astype(np.uint8)  # fmt: skip
+    means = P if binary else 0.9 * P + 0.05
+    rows = BitMatrix.from_dense(bits)
+    scores = Mixture(means.astype(float), np.array([0.5, 0.3, 0.2]), 0.1).scores()
+    plain = step.summed(rows, scores)
+    monkeypatch.setattr(step, "_SCREENED_ROWS", 1)
+    screened = step.summed(rows, scores)
+    assert screened.same_as(plain)
+    assert (screened.n_rows, screened.likelihood_units) == (100, plain.likelihood_units)
+    owner = scores.bounds()
+    part = step._screen(rows.words, scores=scores, bounds=owner, n_columns=200)
+    assert 0 < part.counted.sum() < 100
+    assert part.fits(3, 200)
+    assert (part + part).statistics(scores).same_as(plain + plain)
+    for bad in (
+        replace(part, counted=part.counted[:2]),
+        replace(part, sums=part.sums[:, 1:]),
+        replace(part, counted=part.counted - 100),
+        replace(part, counted=part.counted + (1 << 40)),
+        replace(part, sums=part.sums - (101 << fixed.SHARE_BITS)),
+        replace(part, sums=part.sums + (101 << fixed.SHARE_BITS)),
+        replace(part, scored=statistics([1], [[1]])),
+    ):
+        assert not bad.fits(3, 200)
+
+
 # --- noise ----------------------------------------------------------------------------------
 
 SUMS = np.array([[4, 3, 1, 2], [0, 1, 6, 3]])
@@ -306,3 +339,22 @@ def test_a_template_of_two_rows_is_worth_less_than_any_likelihood():
     again = template.likelier(better, turned)
     assert again.statistics is better.statistics
     assert (again.n_agreeing, again.n_starts) == (5, 9)
+
+
+def test_starts_are_counted():
+    rng = np.random.default_rng(0)
+    P = rng.integers(2, size=(3, 60))
+    bits = P[rng.integers(3, size=300)] ^ (rng.random((300, 60)) < 0.05)
+    rows = BitMatrix.from_dense(bits.astype(np.uint8))
+    settings = template.Settings("shared", n_init=1, max_iter=20, tol=1e-6)
+    seeded = template.SeededRound.of(rows, 20, rng)
+    found = template.fit_templates(rows, 4, seeded, settings, rng)
+    assert (found.n_agreeing, found.n_starts) == (1, 1)
+    assert found.n_iter == len(found.history) - 1 >= 2
+    less = template.fewer(rows, found, 3, settings)
+    assert less.history[0] is found.history[0]
+    assert [entry.n_templates for entry in less.history[1:]] == [3] * less.n_iter
+    assert less.mixture.n_components == 3
+    assert {t.tobytes() for t in less.mixture.templates} == {
+        t.tobytes() for t in P.astype(np.uint8)
+    }
