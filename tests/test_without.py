@@ -57,6 +57,7 @@ def without(libraries, code, folder):
 
 @pytest.fixture(scope="module")
 def with_all(folder):
+    pytest.importorskip("numba")
     result = without([], WORK + "assert 'numba' in sys.modules", folder)
     assert result.returncode == 0, result.stderr
     return result.stdout
