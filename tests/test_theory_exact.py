@@ -109,6 +109,13 @@ def test_a_point():
     assert (point().k, point().W, point().pair) == (2, 2.0, close(0.18))
 
 
+def test_many_clusters_that_may_be_missed_are_added_up():
+    w = np.full(13, 1 / 13)
+    at = point(d=np.full((13, 13), 30), w=w, l=60)
+    assert proof.missed_cluster(at) == close(13 * (12 / 13) ** 60)
+    assert proof.missed_cluster(replace(at, l=5)) == 1
+
+
 def test_noise_candidates_are_the_tails_of_the_closest_pair():
     """⌈(l-k)/2⌉ pairs; each threshold is the least that one pair exceeds rarely enough."""
     for l, pairs in ((4, 1), (5, 2), (6, 2), (9, 4)):
@@ -269,6 +276,17 @@ def test_propositions_as_printed():
     assert prop.first_round_distance(n, q, l) == close(50 + 2 * math.sqrt(6 * 50 * l))
     assert prop.pruning_threshold(n, q, c, l) == n * c / 2
     assert prop.second_round_ratio(n, q, c, l) == close(n * c * B / 2)
+
+
+def test_complementary_templates_and_a_single_one_are_in_range():
+    n, q, l = 5000, 0.01, 30
+    assert prop.first_round_ratio(n, q, 1.0) == close(2 * prop.first_round_ratio(n, q, 0.5))
+    assert prop.second_round_ratio(n, q, 1.0, l) == close(2 * prop.second_round_ratio(n, q, 0.5, l))
+    assert prop.pruning_threshold(n, q, 1.0, l) == n / 2
+    assert prop.all_distances(n, 80, 1, q, 1.0, 1.0, 0.05)["d"] == close(math.exp(-10))
+    assert prop.initialisation(l, 1, 1.0)["fewer than two"] == close(31 * math.exp(-30))
+    assert prop.distance_to_template(40, 0.1) == prop.Moments(close(4.0), close(3.6))
+    assert prop.distance_to_point(40, 0.1, 40) == prop.Moments(close(36.0), close(3.6))
 
 
 def test_averages_by_lemma_1():
