@@ -242,6 +242,7 @@ def test_screening_leaves_the_statistics_as_they_are(binary, monkeypatch):
     assert 0 < part.counted.sum() < 100
     assert part.fits(3, 200)
     assert (part + part).statistics(scores).same_as(plain + plain)
+    assert replace(part, counted=0 * part.counted, sums=0 * part.sums).fits(3, 200)
     for bad in (
         replace(part, counted=part.counted[:2]),
         replace(part, sums=part.sums[:, 1:]),
@@ -252,6 +253,17 @@ def test_screening_leaves_the_statistics_as_they_are(binary, monkeypatch):
         replace(part, scored=statistics([1], [[1]])),
     ):
         assert not bad.fits(3, 200)
+
+
+def test_screened_rows_are_as_likely_where_scores_are_coarse(monkeypatch):
+    """Scores of many nats have fewer bits than a likelihood."""
+    bits = np.random.default_rng(6).integers(2, size=(30, 6000), dtype=np.uint8)
+    rows = BitMatrix.from_dense(bits)
+    scores = Mixture(bits[:2].astype(float), np.array([0.6, 0.4]), 1e-300).scores()
+    assert scores.bits < fixed.LIKELIHOOD_BITS
+    plain = step.summed(rows, scores)
+    monkeypatch.setattr(step, "_SCREENED_ROWS", 1)
+    assert step.summed(rows, scores).likelihood_units == plain.likelihood_units
 
 
 # --- noise ----------------------------------------------------------------------------------
