@@ -21,7 +21,7 @@ from bitmix.theory import (
 from bitmix.theory import events as proof
 from bitmix.theory import propositions as prop
 from bitmix.theory.guarantee import _above
-from bitmix.theory.plan import _least_real, _least_whole, _most_whole
+from bitmix.theory.plan import _least_real, _least_whole, _most_whole, _on_a_grid
 
 
 def close(value, rel=1e-9, abs=0.0):
@@ -319,6 +319,9 @@ def test_averages_by_lemma_1():
         (lambda: prop.pruning_threshold(10, 0.1, 0.5, 4), "must exceed"),
         (lambda: prop.second_round_ratio(10, 0.1, 0.5, 4), "E must be positive"),
         (lambda: prop.first_round_ratio(10, 0.21, 0.5), "0.20078"),
+        (lambda: prop.distance_to_template(10, 0.6), "q must lie in"),
+        (lambda: prop.distance_to_point(10, 0.6, 1), "q must lie in"),
+        (lambda: prop.distance_between(10, 0.6, 1), "q must lie in"),
         (lambda: prop.distance_between(10, 0.1, 11), "0 … n = 10"),
         (lambda: prop.distance_between(10, 0.1, -1), "0 … n = 10"),
     ],
@@ -386,10 +389,11 @@ def test_theorem_2_as_printed_and_by_kl():
     assert guarantee(3, m, k, q, c, w, reading="kl").excess == math.inf
 
 
-def test_what_the_proofs_use_besides():
-    m, k, q, w = 400, 3, 0.02, 0.25
-    for n, c in itertools.product((20, 40, 60, 80, 120, 200, 3000), (0.2, 0.6)):
-        g = guarantee(n, m, k, q, c, w)
+@pytest.mark.parametrize("q", [1e-4, 0.02])
+def test_what_the_proofs_use_besides(q):
+    m, k, w = 400, 3, 0.25
+    for n, c in itertools.product((*range(2, 60), 80, 120, 200, 3000), (0.2, 0.6)):
+        g = guarantee(n, m, k, q, c, w, n_seeds=2 if q < 0.01 else None)
         ncB, seeds = n * c * g.B, g.n_seeds
         found = list(g.hypotheses.values())
         lost = k * (seeds + 1) * math.exp(-seeds * w) + k * math.exp(-seeds * w / 4)
@@ -400,10 +404,16 @@ def test_what_the_proofs_use_besides():
             g.epsilon0 > 0,
             seeds > k,
             lost <= 7 * 0.1 / 12,
-            math.exp(ncB * (1 - 2 * q) / 2) >= reach,
+            ncB * (1 - 2 * q) / 2 >= math.log(reach),
             math.exp(-ncB / 4) <= q,
             k * math.exp(-ncB / 2) < 1 / 3,
         ]
+
+
+def test_the_corrected_noise_of_distances():
+    g = guarantee(4, 400, 2, 1e-4, 1.0, 0.5, n_seeds=2)
+    assert g.epsilon0 == close(0.01 * (1 - 4 * math.exp(-4 * g.B / 2)))
+    assert 0 < g.epsilon0 < g.E
 
 
 def test_a_condition_is_strict_where_the_paper_is():
@@ -618,6 +628,7 @@ def test_searches_end_where_things_turn():
         assert _least_whole(lambda x, turn=turn: x >= turn) == turn
         if turn > 1:
             assert _most_whole(lambda x, turn=turn: x < turn, 1) == turn - 1
+        assert _on_a_grid(lambda x, turn=turn: x >= turn, "n", "certificate", None).value == turn
     assert _least_whole(lambda x: x > 10**9) is None
     assert _most_whole(lambda x: True, 5) is None
     assert _most_whole(lambda x: x == 5, 5) == 5
