@@ -1,44 +1,63 @@
 # Every target makes .venv and installs what it needs; a second run installs nothing.
+# Another Python has a folder of its own: make test PYTHON=python3.13 uses .venv-3.13.
 PYTHON ?= python3
-BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+VERSION = import sys; print("-%d.%d" % sys.version_info[:2])
+VENV := .venv$(if $(filter-out python3,$(PYTHON)),$(shell $(PYTHON) -c '$(VERSION)'))
+CONSTRAINTS := constraints.txt
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c $(CONSTRAINTS)
 
-.PHONY: demo test fuzz lint bench bench-quality docs clean
+.PHONY: demo test test-lowest test-without-numba coverage fuzz lint bench bench-quality docs clean
 
-demo: .venv/.have-all  ## sample a planted mixture, fit it, print what was found
+demo: $(VENV)/.have-all  ## sample a planted mixture, fit it, print what was found
 	$(BIN)/bitmix demo
 
-test: .venv/.have-test  ## the test suite, on all cores
+test: $(VENV)/.have-test  ## the test suite, on all cores
 	$(BIN)/python -m pytest
 
-fuzz: .venv/.have-test  ## odd and hostile inputs for FUZZ_SECONDS (default 120)
+test-lowest:  ## the same with the lowest versions that pyproject.toml allows
+	$(MAKE) test VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt
+
+test-without-numba:  ## the same where NumPy does all the work
+	$(MAKE) .venv-without-numba/.have-test VENV=.venv-without-numba
+	.venv-without-numba/bin/python -m pip uninstall --quiet --yes numba llvmlite
+	$(MAKE) test VENV=.venv-without-numba
+
+coverage: $(VENV)/.have-coverage  ## lines of src that the test suite reaches, in every process
+	rm -f .coverage .coverage.*
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+fuzz: $(VENV)/.have-test  ## odd and hostile inputs for FUZZ_SECONDS (default 120)
 	$(BIN)/python tests/fuzz.py
 
-lint: .venv/.have-test  ## style, format and types
+lint: $(VENV)/.have-test  ## style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/.have-test  ## time and memory beside what people use; how honest the certificates are
+bench: $(VENV)/.have-test  ## time and memory beside what people use; how honest the certificates are
 	$(BIN)/bitmix bench
 	$(BIN)/python benchmarks/trust.py
 
-bench-quality: .venv/.have-test  ## exact recovery against the original EM and an oracle; resumable
+bench-quality: $(VENV)/.have-test  ## exact recovery against the original EM and an oracle; resumable
 	$(BIN)/python benchmarks/quality.py
 
-docs: .venv/.have-docs  ## the documentation site, warnings are errors
+docs: $(VENV)/.have-docs  ## the documentation site, warnings are errors
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
 clean:
-	rm -rf .venv docs/_build docs/api/generated docs/gallery
+	rm -rf .venv .venv-* docs/_build docs/api/generated docs/gallery
 
-.venv/bin/python:
-	$(PYTHON) -m venv .venv
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
 
-.venv/.have-all: EXTRAS = all
-.venv/.have-test: EXTRAS = all,test
-.venv/.have-docs: EXTRAS = all,docs
-.venv/.have-%: pyproject.toml constraints.txt | .venv/bin/python
+$(VENV)/.have-all: EXTRAS = all
+$(VENV)/.have-test: EXTRAS = all,test
+$(VENV)/.have-coverage: EXTRAS = all,test,coverage
+$(VENV)/.have-docs: EXTRAS = all,docs
+$(VENV)/.have-%: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
 	$(PIP) -e '.[$(EXTRAS)]'
 	@touch $@

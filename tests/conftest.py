@@ -1,8 +1,19 @@
+import importlib.util
+
 import numpy as np
 import pytest
 
 from bitmix.datasets import make_templates, sample_mixture
 from bitmix.rows.packed import BitMatrix
+
+
+def pytest_collection_modifyitems(items):
+    """Where numba is missing, its kernels are not tested; everything else is."""
+    if importlib.util.find_spec("numba") is None:
+        for item in items:
+            case = getattr(item, "callspec", None)
+            if case is not None and "compiled" in case.params.values():
+                item.add_marker(pytest.mark.skip("numba is missing"))
 
 
 @pytest.fixture(params=["reference", "compiled"])

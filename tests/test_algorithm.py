@@ -15,7 +15,7 @@ from bitmix.datasets import make_templates, paper_pair, sample_mixture
 from bitmix.em import prune, seeds, step
 from bitmix.em.step import em_step, expect
 from bitmix.errors import FewRowsWarning, FewSurvivorsWarning, InputError, NoStructureWarning
-from bitmix.kernels import compiled, fixed, reference
+from bitmix.kernels import backend, fixed, reference
 from bitmix.metrics import templates_recovered
 from bitmix.mixture import Mixture
 from bitmix.randomness import stream
@@ -557,7 +557,7 @@ def test_bounds_hold_and_decided_rows_are_decided(problem):
     assert (found <= bounds.upper[each, distances]).all()
     cut = fixed.CUT_NATS << scores.bits
     owner = reference.decided(words, bounds.templates, bounds.lower, bounds.upper, cut)
-    twin = compiled.decided(words, bounds.templates, bounds.lower, bounds.upper, cut)
+    twin = backend().decided(words, bounds.templates, bounds.lower, bounds.upper, cut)
     np.testing.assert_array_equal(owner, twin)
     shares, _, _ = reference.posteriors(found, scores.bits, fixed.tables())
     for row in np.flatnonzero(owner >= 0):
@@ -570,7 +570,7 @@ def test_most_rows_of_templates_apart_are_decided():
     scores = Mixture(0.8 * templates + 0.1, np.full(10, 0.1), 0.1).scores()
     bounds = scores.bounds()
     cut = fixed.CUT_NATS << scores.bits
-    owner = compiled.decided(X.words, bounds.templates, bounds.lower, bounds.upper, cut)
+    owner = reference.decided(X.words, bounds.templates, bounds.lower, bounds.upper, cut)
     assert (owner == labels).mean() > 0.99
 
 

@@ -603,8 +603,8 @@ def test_files_damaged_within(name, bits, tmp_path):
     path = tmp_path / name
     WRITERS[name](path, bits)
     data = bytearray(path.read_bytes())
-    middle = len(data) // 3
-    data[middle : middle + 40] = bytes(40)
+    start = 4 if name.endswith(".parquet") else len(data) // 3  # a header: bits have no checksum
+    data[start : start + 40] = bytes(40)
     path.write_bytes(data)
     with pytest.raises(FileFormatError, match=name):
         open_table(path).read()

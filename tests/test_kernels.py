@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from bitmix import TemplateMixture, kernels
 from bitmix.errors import InputError
-from bitmix.kernels import compiled, fixed, reference
+from bitmix.kernels import fixed, reference
 from bitmix.kernels.bits import pack, padding_is_zero, unpack
 from bitmix.kernels.exact import product as exact_product
 from bitmix.mixture import Mixture
+
+compiled = pytest.importorskip("bitmix.kernels.compiled", reason="numba is missing")
 
 WIDTHS = [1, 63, 64, 65, 127, 1458]
 

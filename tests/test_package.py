@@ -21,7 +21,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "bitmix"
 
 # One way only: a module may import from a lower floor, or from its own room.
 FLOORS = [
-    {"errors", "atomic", "progress", "theory"},
+    {"errors", "extras", "atomic", "progress", "theory"},
     {"kernels"},
     {"checks"},
     {"mixture", "rows", "metrics", "modelfile", "randomness"},

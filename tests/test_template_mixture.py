@@ -305,6 +305,7 @@ def test_a_sample_of_the_rows_is_enough_and_then_all_take_part():
 
 @pytest.mark.filterwarnings("ignore::bitmix.errors.BitmixWarning")
 def test_same_bits_on_any_back_end_and_any_threads(monkeypatch):
+    pytest.importorskip("numba")
     X, _ = sampled("cell", 700, seed=3)
     results = []
     for kernel, threads in (("compiled", "1"), ("compiled", "3"), ("reference", "2")):

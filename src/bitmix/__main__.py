@@ -6,11 +6,7 @@ import sys
 import warnings
 from types import FrameType
 
-# What an extra of the package installs, by the module that would be missing.
-_EXTRAS = {
-    "typer": "cli", "rich": "cli", "PIL": "images", "matplotlib": "plot", "jinja2": "plot",
-    "dask": "dask", "distributed": "dask", "zarr": "dask", "pyarrow": "files",
-}  # fmt: skip
+from bitmix.extras import advice
 
 
 def main() -> None:
@@ -23,11 +19,7 @@ def main() -> None:
 
         app()
     except ModuleNotFoundError as missing:
-        name = (missing.name or "").split(".")[0]
-        print(
-            f"bitmix: this needs {name}: pip install 'bitmix[{_EXTRAS.get(name, 'all')}]'",
-            file=sys.stderr,
-        )
+        print(f"bitmix: {advice((missing.name or '').split('.')[0])}", file=sys.stderr)
         sys.exit(2)
     except (ValueError, OSError) as error:  # ours: rule, value, remedy. Wrong use ends with code 2
         print(f"bitmix: {error}", file=sys.stderr)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bitmix.atomic import atomic_write
+from bitmix.extras import need
 from bitmix.features.gabor import GaborGeometry
 from bitmix.features.images import read_grey, without_size_warnings
 from bitmix.metrics import conditional_purity
@@ -69,6 +70,7 @@ def plot_templates(
     """
     k, n = model.means_.shape
     if axes is None:
+        need("matplotlib")
         import matplotlib.pyplot as plt
 
         across = min(k, 5)
@@ -137,6 +139,7 @@ def plot_margins(model: Any, X: Any, *, ax: "Axes | None" = None) -> "Axes":
 def _axes(ax: "Axes | None") -> "Axes":
     if ax is not None:
         return ax
+    need("matplotlib")
     import matplotlib.pyplot as plt
 
     return plt.subplots(layout="constrained")[1]
@@ -218,6 +221,7 @@ def save_domain(path: str | PathLike[str], **settings: Any) -> None:
 @contextmanager
 def saved_figure(path: str | PathLike[str], size: tuple[float, float]) -> "Iterator[Figure]":
     """A new figure in inches; drawn into the PNG or SVG file when the block ends."""
+    need("matplotlib")
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 

@@ -21,6 +21,7 @@ from bitmix.em.template import (
     likelier,
 )
 from bitmix.errors import InputError
+from bitmix.extras import need
 from bitmix.kernels import num_threads
 from bitmix.noisy import NoiseModel
 from bitmix.progress import progress
@@ -89,6 +90,7 @@ class Selection:
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """The criterion over k, the chosen one marked."""
         if ax is None:
+            need("matplotlib")
             import matplotlib.pyplot as plt
 
             ax = plt.subplots(layout="constrained")[1]

@@ -1,6 +1,5 @@
 """The list of figures and tables, and how to make them."""
 
-import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from bitmix.experiments import (
 from bitmix.experiments.bench import SEEDS_APART, Bench
 from bitmix.experiments.images import check_folder
 from bitmix.experiments.store import Store, check_export
+from bitmix.extras import need
 from bitmix.kernels import num_threads
 
 RUNS, QUICK_RUNS = 100, 15
@@ -119,7 +119,7 @@ def reproduce(
         check_folder(folder)
     if export is not None:
         check_export(export)
-    importlib.import_module("matplotlib")  # a missing extra is better known now than at the end
+    need("matplotlib")  # a missing extra is better known now than at the end
     target = Path(out)
     target.mkdir(parents=True, exist_ok=True)
     bench = Bench(target, Store(target / "results.sqlite"), jobs, runs, quick, seed, folder)

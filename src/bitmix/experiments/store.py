@@ -1,7 +1,6 @@
 """Results on disk: one SQLite file, one row a cell, each written as soon as it is known."""
 
 import csv
-import importlib
 import io
 import json
 import os
@@ -15,6 +14,7 @@ from typing import Any, Self
 from bitmix.atomic import atomic_write
 from bitmix.errors import FileFormatError, InputError
 from bitmix.experiments.cells import Cell, Result, canonical
+from bitmix.extras import need
 
 _APPLICATION = 0x6269746D  # "bitm"
 _LAYOUT = 1
@@ -158,7 +158,7 @@ def check_export(path: str | os.PathLike[str]) -> None:
     if target.suffix.lower() not in (".csv", ".parquet"):
         raise InputError(f"{target.name} must end in .csv or .parquet")
     if target.suffix.lower() == ".parquet":
-        importlib.import_module("pyarrow")
+        need("pyarrow")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {target.parent} to write {target.name} into")
 

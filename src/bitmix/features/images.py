@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bitmix.errors import ImageError
+from bitmix.extras import need
 
 Grey = NDArray[np.float32]
 """Grey values from 0 (black) to 1 (white), shape (rows, columns)."""
@@ -70,6 +71,7 @@ def _visible(entry: Path) -> bool:
 @contextmanager
 def without_size_warnings() -> Iterator[None]:
     """Pillow warns of large images where we decide; filters are not a matter for threads."""
+    need("PIL")
     from PIL import Image
 
     with warnings.catch_warnings():
@@ -88,6 +90,7 @@ def read_grey(source: Any, shape: tuple[int, int], *, least: int = 1) -> Grey:
 
 
 def _read_file(path: Path, shape: tuple[int, int], least: int) -> Grey:
+    need("PIL")
     from PIL import Image, ImageOps
 
     try:
@@ -142,6 +145,7 @@ def _check_size(name: str, width: int, height: int, least: int) -> None:
 
 def _from_array(array: NDArray[Any], shape: tuple[int, int], least: int) -> Grey:
     """8-bit arrays as the same image in a file; others by their range."""
+    need("PIL")
     from PIL import Image
 
     colours = array.ndim == 3 and array.shape[2] in (3, 4)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bitmix import __version__
+from bitmix.extras import need
 from bitmix.fitted import FittedTemplates
 from bitmix.report import svg
 from bitmix.report.facts import CLEAR, FLAG, MOST_GROUPS, Facts, text
@@ -77,12 +78,9 @@ def render(
 
 
 def _template() -> Any:
-    try:
-        import jinja2
-    except ImportError:
-        raise ModuleNotFoundError(
-            "the report needs jinja2: pip install 'bitmix[plot]'", name="jinja2"
-        ) from None
+    need("jinja2")
+    import jinja2
+
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
