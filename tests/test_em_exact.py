@@ -108,7 +108,10 @@ def test_equal_templates_are_kept_once_each(pruning):
 def test_distances_between_starts_are_exact():
     means = np.random.default_rng(1).integers(17, size=(4, 6)) / 16
     mass = np.array([5, 1, 2, 9]) * ONE
-    debiased, plain = starts.distances(means, mass, ONE)
+    distances = starts.Distances(means, mass, ONE)
+    debiased, plain = (
+        np.array([distances.of(i, debiased=way) for i in range(4)]) for way in (True, False)
+    )
     T = [[Fraction(x) for x in row] for row in means.tolist()]
     scatter = [sum(x * (1 - x) for x in row) for row in T]
     for i in range(4):
@@ -128,7 +131,8 @@ def test_starts_are_drawn_by_mass_and_distance_squared():
     apart = np.array([[0, 2, 1], [2, 0, 3], [1, 3, 0]]) << 30
     mass = np.array([5, 3, 2]) * ONE
     draws = [
-        tuple(starts.spread(apart, mass, 2, np.random.default_rng(s)).tolist()) for s in range(3000)
+        tuple(starts.spread(apart.__getitem__, mass, 2, np.random.default_rng(s)).tolist())
+        for s in range(3000)
     ]
     for first, share in enumerate((0.5, 0.3, 0.2)):
         odds = mass * (apart[first] / 2.0**30) ** 2
@@ -140,7 +144,7 @@ def test_starts_are_drawn_by_mass_and_distance_squared():
 def test_starts_that_are_all_equal_are_still_different_rows():
     apart, mass = np.zeros((4, 4), dtype=np.int64), np.array([7, 1, 1, 1]) * ONE
     for seed in range(20):
-        chosen = starts.spread(apart, mass, 4, np.random.default_rng(seed))
+        chosen = starts.spread(apart.__getitem__, mass, 4, np.random.default_rng(seed))
         assert sorted(chosen.tolist()) == [0, 1, 2, 3]
 
 
