@@ -55,13 +55,6 @@ if __name__ == "__main__":
 class Cluster:
     """Two workers and their scheduler, apart from this process, and a client of them."""
 
-    def wait_for_workers(self) -> None:
-        """Until both are known; Dask's own way does not count those that are paused at once."""
-        end = time.monotonic() + 180
-        while self.client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.workers)) < 2:
-            assert time.monotonic() < end, "no workers"
-            time.sleep(0.1)
-
     def __init__(self, memory: str = "1GB", connect: int = CONNECT, **settings: str) -> None:
         # a LocalCluster sends away what took the place of a lost worker, 15 seconds later
         settings["DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT"] = "1 hour"
@@ -86,6 +79,13 @@ class Cluster:
         self.process.communicate()
         with contextlib.suppress(Exception):  # there is nobody to take leave of
             self.client.close(timeout=1)
+
+    def wait_for_workers(self) -> None:
+        """Until both are known; Dask's own way does not count those that are paused at once."""
+        end = time.monotonic() + 180
+        while self.client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.workers)) < 2:
+            assert time.monotonic() < end, "no workers"
+            time.sleep(0.1)
 
     def kill_workers(self, count: int) -> None:
         for pid in sorted(self.client.run(os.getpid).values())[:count]:
@@ -180,7 +180,7 @@ FAULTS = {
         poison=lambda block: os._exit(1), says="4 workers died over one block"
     ),
     "a block is too large for a worker": Fault(
-        poison=lambda block: block + np.ones(1 << 28, dtype=np.uint8)[: len(block), None] * 0,
+        poison=lambda block: (np.ones(1 << 28, dtype=np.uint8), time.sleep(60), block)[2],
         says="4 workers died over one block", memory="300MB",
     ),
     "workers have no memory left": Fault(
@@ -253,10 +253,7 @@ def struck(name: str, at: int, repetitions: int) -> Counter[str]:
                 cluster = open_clusters.enter_context(
                     Cluster(fault.memory, fault.connect, **fault.settings)
                 )
-            if fault.settings:
-                cluster.wait_for_workers()
-            else:
-                cluster.client.wait_for_workers(2, timeout=180)
+            cluster.wait_for_workers()
             ends[outcome(fault, cluster, at)] += 1
     del ends["too late"]
     return ends

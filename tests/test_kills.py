@@ -1,16 +1,9 @@
 """A slice of `benchmarks/kills.py`."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
+from conftest import script
 
-SCRIPT = Path(__file__).parent.parent / "benchmarks" / "kills.py"
-if not SCRIPT.exists():
-    pytest.skip("a source package has no benchmarks", allow_module_level=True)
-spec = importlib.util.spec_from_file_location("kills", SCRIPT)
-kills = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(kills)
+kills = script("benchmarks/kills.py")
 
 
 @pytest.mark.parametrize("kind", kills.WORK)

@@ -1,31 +1,25 @@
 """The folder `paper`: what we say we found is what the stored results hold."""
 
-import importlib.util
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
+from conftest import script
 
 from bitmix.experiments import ARTEFACTS
 from bitmix.experiments.tables import printed
 
 PAPER = Path(__file__).parents[1] / "paper"
+compare = script("paper/compare.py")
 EXPECTED = tomllib.loads((PAPER / "expected.toml").read_text(encoding="utf-8"))
 CLAIMS = [
     (name, claim) for name in ARTEFACTS for claim in EXPECTED[name]["claims"] if "from" in claim
 ]
 
 
-def compare():
-    spec = importlib.util.spec_from_file_location("compare", PAPER / "compare.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_page_is_written_from_what_was_found():
-    assert (PAPER / "README.md").read_text(encoding="utf-8") == compare().page()
+    assert (PAPER / "README.md").read_text(encoding="utf-8") == compare.page()
 
 
 def test_every_figure_and_table_is_there():
@@ -43,7 +37,7 @@ def test_every_figure_and_table_is_there():
 
 @pytest.mark.parametrize(("name", "claim"), CLAIMS, ids=lambda value: str(value)[:40])
 def test_numbers_are_those_of_the_results(name, claim):
-    found = compare().looked_up(claim)
+    found = compare.looked_up(claim)
     assert claim["ours"] == pytest.approx(found, rel=1e-3, abs=5e-5), claim["says"]
 
 

@@ -136,8 +136,8 @@ def summed(rows: Rows, scores: Scores) -> Statistics:
 def mean_scores(rows: Rows, scores: Scores) -> Ints:
     """The mean score of each component over all rows, cut to a whole unit."""
     count = partial(_count, layout=rows.layout)
-    n_rows, *ones = rows.map_reduce(count, block_cells=1, workers=1 << 16)
-    return scores.mean(int(n_rows), np.array(ones))
+    counted = rows.map_reduce(count, block_cells=1, workers=1 << 16)
+    return scores.mean(int(counted[0]), counted[1:])
 
 
 def leads(rows: Rows, scores: Scores) -> Ints:
