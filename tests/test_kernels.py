@@ -53,6 +53,24 @@ def test_twins_agree(n, k):
     assert_twins_agree(40, n, k, seed=n + k)
 
 
+def test_logarithms_agree_next_to_every_edge_of_the_table():
+    """A quotient that floats round up to a whole number would show there."""
+    edges = 1 + np.arange(1024) / 1024
+    around = np.stack([np.nextafter(edges, 0), edges, np.nextafter(edges, 2), edges + 2.0**-31])
+    sizes = np.ldexp(around, np.random.default_rng(0).integers(-1022, 1023, around.shape))
+    random = np.random.default_rng(1).random((2, 50_000)) + 2.0**-60
+    for values in (around, sizes, random, random.T, np.array([5e-324, 1.7e308])):
+        expected = reference.logs(values, fixed.tables())
+        np.testing.assert_array_equal(compiled.logs(values, fixed.tables()), expected)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan])
+@pytest.mark.parametrize("kernels", [reference, compiled])
+def test_only_positive_numbers_have_logarithms(kernels, value):
+    with pytest.raises(ValueError, match="positive"):
+        kernels.logs(np.array([0.5, value]), fixed.tables())
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.integers(1, 90), st.integers(1, 300), st.integers(1, 40), st.integers(0, 2**32 - 1))
 def test_twins_agree_at_any_shape(m, n, k, seed):

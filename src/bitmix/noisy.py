@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bitmix.errors import InputError
-from bitmix.kernels import fixed
+from bitmix.kernels import backend, fixed
 from bitmix.kernels.bits import pack, words_for
 from bitmix.kernels.fixed import Ints
 from bitmix.kernels.scores import AffineScores, HammingScores, Scores
@@ -92,29 +92,34 @@ class NoisyTemplates:
         So a score is within (2n+1)·2^-28 nats. With `missing` a row is its bits followed by as many
         that say which are known, each half filled up to whole words; an unknown cell adds nothing.
         """
-        right, wrong = fixed.logs_of(np.stack([1 - self.noise, self.noise]))
+        right, wrong = _logs(np.stack([1 - self.noise, self.noise]))
         step = right - wrong
         deepest = self.n_features * int(step.max() - right.min()) >> fixed.LOG_BITS
         bits = min(fixed.LOG_BITS, fixed.score_bits(2 * deepest + 1600))
-        right, step = (units >> (fixed.LOG_BITS - bits) for units in (right, step))
+        if bits < fixed.LOG_BITS:
+            right, step = (units >> (fixed.LOG_BITS - bits) for units in (right, step))
         log_weights = self._log_weights(deepest, bits)
         k, n = self.templates.shape
-        P = self.templates.astype(np.int64)
+        if self.noise.shape[1] == 1 and not missing:
+            const = log_weights + n * right[:, 0]
+            return HammingScores(const, step[:, 0], pack(self.templates), bits)
+        lost = step * self.templates  # by a 0
         if missing:
             half = 64 * words_for(n)
             coef = np.zeros((k, 2 * half), dtype=np.int64)
-            coef[:, :n] = step * (2 * P - 1)
-            coef[:, half : half + n] = right - step * P
+            coef[:, :n] = 2 * lost - step
+            coef[:, half : half + n] = right - lost
             return AffineScores(log_weights, coef, bits)
-        const = log_weights + np.broadcast_to(right, (k, n)).sum(axis=1)
-        if self.noise.shape[1] == 1:
-            return HammingScores(const, step[:, 0], pack(self.templates), bits)
-        return AffineScores(const - (step * P).sum(axis=1), step * (2 * P - 1), bits)
+        return AffineScores(log_weights + (right - lost).sum(axis=1), 2 * lost - step, bits)
 
     def _log_weights(self, deepest: int, bits: int) -> Ints:
         """ln w_i; a component of weight 0 is put so far below that its share is 0 for every row."""
-        logs = fixed.logs_of(np.where(self.weights > 0, self.weights, 1.0))
+        logs = _logs(np.where(self.weights > 0, self.weights, 1.0))
         logs >>= fixed.LOG_BITS - bits
         lowest = logs.min() - ((deepest + fixed.CUT_NATS + 2) << bits)
         found: Ints = np.where(self.weights > 0, logs, lowest)
         return found
+
+
+def _logs(values: Floats) -> Ints:
+    return backend(values).logs(values, fixed.tables())

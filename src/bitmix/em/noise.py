@@ -41,14 +41,16 @@ def maximise(
     and cells without rows keep their template.
     """
     weights = statistics.mass / (statistics.n_rows << fixed.SHARE_BITS)
-    ones, cells = statistics.sums, np.broadcast_to(statistics.counts, statistics.sums.shape)
+    ones, cells = statistics.sums, statistics.counts
     row = float(statistics.weight_one << fixed.SHARE_BITS)
     if model == "cell":
         prior, rates = CELL_PRIOR * row, column_rates(statistics)
-        one = (ones + prior * rates) / (cells + prior)
-        zero = (cells - ones + prior * (1 - rates)) / (cells + prior)
-        return NoisyTemplates((one > zero).astype(np.uint8), weights, np.minimum(one, zero))
+        all_cells = cells + prior
+        one = (ones + prior * rates) / all_cells
+        zero = (cells - ones + prior * (1 - rates)) / all_cells
+        return NoisyTemplates((one > zero).view(np.uint8), weights, np.minimum(one, zero))
     shape = noise_shape(model, *ones.shape)
+    cells = np.broadcast_to(cells, ones.shape)
     lead = 2 * ones - cells
     by_column = (lead == 0) & (_pooled(lead, (1, lead.shape[1])) > 0)
     majority = np.where(cells > 0, (lead > 0) | by_column, templates).astype(np.uint8)
@@ -60,10 +62,8 @@ def maximise(
 
 def column_rates(statistics: Statistics) -> Floats:
     """μ_s, with one more cell that is half a one; the same for every E step on the same rows."""
-    k, n = statistics.sums.shape
     row = float(statistics.weight_one << fixed.SHARE_BITS)
-    ones = _pooled(statistics.sums, (1, n))
-    cells = _pooled(np.broadcast_to(statistics.counts, (k, n)), (1, n))
+    ones, cells = (values.sum(axis=0) for values in (statistics.sums, statistics.counts))
     rates: Floats = (ones + 0.5 * row) / (cells + row)
     return rates
 

@@ -11,7 +11,10 @@ import importlib
 import importlib.util
 import os
 from functools import cache
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bitmix.errors import InputError
 from bitmix.kernels.bits import Words
@@ -26,6 +29,8 @@ class Kernels(Protocol):
     def affine(self, words: Words, const: Ints, coef: Ints) -> Ints: ...
 
     def posteriors(self, scores: Ints, bits: int, tables: Tables) -> tuple[Ints, Ints, Ints]: ...
+
+    def logs(self, values: NDArray[np.float64], tables: Tables) -> Ints: ...
 
     def decided(
         self, words: Words, templates: Words, lower: Ints, upper: Ints, cut: int
@@ -44,12 +49,12 @@ _RENT_WORDS = 1 << 21  # words given to NumPy before numba would have paid for i
 _rented = 0
 
 
-def backend(words: Words | None = None) -> Kernels:
-    """The back end to use for these rows, or for who knows how many."""
+def backend(data: NDArray[Any] | None = None) -> Kernels:
+    """The back end to use for these rows or numbers, or for who knows how many."""
     global _rented
     name = os.environ.get("BITMIX_KERNELS", "")
     if not name and _rented < _RENT_WORDS:
-        work = _RENT_WORDS if words is None else words.size
+        work = _RENT_WORDS if data is None else data.size
         _rented += work if work <= _SMALL_WORDS else _RENT_WORDS
         name = "reference" if _rented < _RENT_WORDS else ""
     return _load(name)

@@ -147,32 +147,6 @@ def to_units(wide: int, bits: int) -> int:
     return _round_shift(wide, _WORK - bits)
 
 
-def log_of_lead(lead: Ints, logs: Ints) -> Ints:
-    """ln(lead·2^-31) in units of 2^-32 for 2^31 ≤ lead < 2^32, by table and three terms."""
-    t = (lead >> 21) & 1023
-    edge = (t + 1024) << 21
-    u = ((lead - edge) << LOG_BITS) // edge
-    u2 = (u * u) >> LOG_BITS
-    u3 = (u2 * u) >> LOG_BITS
-    log: Ints = logs[t] + u - (u2 >> 1) + u3 // 3
-    return log
-
-
-def logs_of(values: NDArray[np.float64]) -> Ints:
-    """ln of positive floats in units of 2^-32, within 2^-29, the same on every platform.
-
-    A float is mantissa·2^exponent exactly; the leading 32 bits of the mantissa go through
-    `log_of_lead` (relative error 2^-31, then five roundings); exponent times ln 2 adds one more.
-    """
-    if not np.all(values > 0):
-        raise ValueError("only positive numbers have logarithms")
-    mantissa, exponent = np.frexp(values)
-    lead = (mantissa * 2.0**32).astype(np.int64)
-    octaves = exponent.astype(np.int64) - 1
-    log: Ints = ((octaves * LN2_48) >> 16) + log_of_lead(lead, tables().logs)
-    return log
-
-
 def score_bits(bound_nats: int) -> int:
     """F, the most fraction bits for which scores up to `bound_nats` stay below 2^61.
 

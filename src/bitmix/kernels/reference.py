@@ -1,6 +1,7 @@
 """The definition of every kernel, in plain NumPy. Also the fallback where numba is missing."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bitmix.kernels import exact
 from bitmix.kernels.bits import Words
@@ -12,7 +13,6 @@ from bitmix.kernels.fixed import (
     SHARE_BITS,
     Ints,
     Tables,
-    log_of_lead,
 )
 
 
@@ -66,6 +66,21 @@ def posteriors(scores: Ints, bits: int, tables: Tables) -> tuple[Ints, Ints, Int
     return shares, top, _log(total, tables)
 
 
+def logs(values: NDArray[np.float64], tables: Tables) -> Ints:
+    """ln of positive floats in units of 2^-32, within 2^-29, the same on every platform.
+
+    A float is mantissa·2^exponent exactly; the leading 32 bits of the mantissa go through
+    `_log_of_lead` (relative error 2^-31, then five roundings); exponent times ln 2 adds one more.
+    """
+    if not np.all(values > 0):
+        raise ValueError("only positive numbers have logarithms")
+    mantissa, exponent = np.frexp(values)
+    lead = (mantissa * 2.0**32).astype(np.int64)
+    octaves = exponent.astype(np.int64) - 1
+    log: Ints = ((octaves * LN2_48) >> 16) + _log_of_lead(lead, tables)
+    return log
+
+
 def decided(words: Words, templates: Words, lower: Ints, upper: Ints, cut: int) -> Ints:
     """The component whose score is above all others' by `cut` or more; -1 where none is known to.
 
@@ -102,7 +117,18 @@ def _exp(gap: Ints, tables: Tables) -> Ints:
 def _log(total: Ints, tables: Tables) -> Ints:
     """ln(total·2^-31) in units of 2^-32 nats, for total ≥ 2^31."""
     octave = np.searchsorted(_POWERS, total, side="right") - 1
-    log: Ints = ((octave * LN2_48) >> 16) + log_of_lead(total >> octave, tables.logs)
+    log: Ints = ((octave * LN2_48) >> 16) + _log_of_lead(total >> octave, tables)
+    return log
+
+
+def _log_of_lead(lead: Ints, tables: Tables) -> Ints:
+    """ln(lead·2^-31) in units of 2^-32 for 2^31 ≤ lead < 2^32, by table and three terms."""
+    t = (lead >> 21) & 1023
+    edge = (t + 1024) << 21
+    u = ((lead - edge) << LOG_BITS) // edge
+    u2 = (u * u) >> LOG_BITS
+    u3 = (u2 * u) >> LOG_BITS
+    log: Ints = tables.logs[t] + u - (u2 >> 1) + u3 // 3
     return log
 
 
