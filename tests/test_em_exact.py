@@ -1,14 +1,17 @@
 """The steps of a fit, each against its definition written out."""
 
+import json
 import math
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from bitmix import BitMatrix
-from bitmix.em import noise, predict, prune, seeds, starts, step, template
+from bitmix.em import checkpoint, noise, predict, prune, seeds, starts, step, template
+from bitmix.em.result import Round
 from bitmix.errors import FewSurvivorsWarning, NoStructureWarning
 from bitmix.kernels import fixed
 from bitmix.kernels.bits import pack
@@ -374,3 +377,18 @@ def test_starts_are_counted():
     assert {t.tobytes() for t in less.mixture.templates} == {
         t.tobytes() for t in P.astype(np.uint8)
     }
+
+
+# --- what is kept ---------------------------------------------------------------------------
+
+
+def test_a_round_comes_back_from_plain_values():
+    kept = Round(-12.5, 3, np.array([0.5, 0.25, 0.25])).to_dict()
+    back = Round.from_dict(json.loads(json.dumps(kept)))
+    assert (back.log_likelihood, back.n_templates) == (-12.5, 3)
+    np.testing.assert_array_equal(back.weights, [0.5, 0.25, 0.25])
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_rows_with_a_checkpoint_are_as_remote_as_without(remote):
+    assert checkpoint.CheckpointedRows(SimpleNamespace(remote=remote), None).remote is remote

@@ -229,6 +229,35 @@ def test_selection_is_harder_with_noise_and_wrong_mass_and_needs_rows(bound):
     assert bound(point(n=60, d=((0, 1), (1, 0)), q=0.3), 4, 0.0) >= 1
 
 
+def test_selection_by_hamming_distance_by_its_definition():
+    """Two templates, subsets of one row: the distance in a column is 0 or 1."""
+    n, m, q, d, weights = 30, 40, 0.05, 20, (0.6, 0.4)
+    differ = 2 * q * (1 - q)
+    typical, top = n * differ, (n - d) * differ + d * (1 - differ)
+    tilts = np.geomspace(1e-4, 12.0, 120)
+
+    def bound(theta, s):
+        within = sum(m * (m - 1) / 2 * w**2 + m * w for w in weights)
+        rise = min(
+            n * math.log(1 - differ + differ * math.exp(tau)) - tau * theta
+            for tau in tilts
+            if tau <= 2
+        )
+        pairs = m * (m - 1) * weights[0] * weights[1]
+        fall = min(
+            (n - d) * math.log(1 - differ + differ * math.exp(-tau))
+            + d * math.log(differ + (1 - differ) * math.exp(-tau))
+            + tau * (theta + 2 * s)
+            for tau in tilts
+        )
+        return within * math.exp(rise) + pairs * math.exp(min(fall, 0.0))
+
+    at = point(n=n, m=m, q=q, d=((0, d), (d, 0)), w=weights)
+    for s in (0.0, 0.5):
+        expected = min(bound(theta, s) for theta in np.linspace(typical, top, 60)[1:-1])
+        assert proof.wrong_hamming_selection(at, 1, s) == close(min(expected, math.e))
+
+
 def test_two_templates_by_hamming_distance_need_no_selection():
     """For k = 2 it follows from E4; for three it does not."""
     name = "E5 two templates of one cluster kept"
@@ -389,11 +418,21 @@ def test_theorem_2_as_printed_and_by_kl():
     assert guarantee(3, m, k, q, c, w, reading="kl").excess == math.inf
 
 
-@pytest.mark.parametrize("q", [1e-4, 0.02])
-def test_what_the_proofs_use_besides(q):
+SMALL = (*range(2, 60), 80, 120, 200, 3000)
+
+
+@pytest.mark.parametrize(
+    ("q", "n_seeds", "columns", "separations"),
+    [
+        (1e-4, 2, SMALL, (0.2, 0.6)),
+        (0.02, None, SMALL, (0.2, 0.6)),
+        (0.195, 1, range(5000, 5700), (1.0,)),  # the sixth turns here, and ε0 decides where
+    ],
+)
+def test_what_the_proofs_use_besides(q, n_seeds, columns, separations):
     m, k, w = 400, 3, 0.25
-    for n, c in itertools.product((*range(2, 60), 80, 120, 200, 3000), (0.2, 0.6)):
-        g = guarantee(n, m, k, q, c, w, n_seeds=2 if q < 0.01 else None)
+    for n, c in itertools.product(columns, separations):
+        g = guarantee(n, m, k, q, c, w, n_seeds=n_seeds)
         ncB, seeds = n * c * g.B, g.n_seeds
         found = list(g.hypotheses.values())
         lost = k * (seeds + 1) * math.exp(-seeds * w) + k * math.exp(-seeds * w / 4)
