@@ -220,3 +220,11 @@ def test_a_file_changed_under_the_workers_is_noticed(tmp_path, X):
     BitMatrix(X.words ^ np.uint64(1), N).save(tmp_path / "x.bits")
     with pytest.raises(InputError, match="was changed while it was read"):
         TwoRoundEM(3, random_state=0).fit(rows)
+
+
+def test_a_pass_is_shown_on_a_terminal(client, dense, X, capfd, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes standard error for a terminal
+    model = TwoRoundEM(3, rounds=3, random_state=0)
+    seen = model.fit(da.from_array(dense, chunks=(1000, N)))
+    assert "percent of a pass" in capfd.readouterr().err
+    assert same(seen, TwoRoundEM(3, rounds=3, random_state=0).fit(X))
