@@ -454,6 +454,23 @@ def test_a_read_that_fails_midway_names_the_file(name, bits, tmp_path, monkeypat
         BitMatrix.open(tmp_path / name) if name == "rows.bits" else table.read()
 
 
+@pytest.mark.parametrize("most", [0, 1 << 20], ids=["mapped", "in memory"])
+@pytest.mark.parametrize("name", ["file.arrow", "stream.ipc"])
+def test_an_arrow_file_that_shrinks_is_an_error(name, most, tmp_path, monkeypatch):
+    """A process that looks at what is mapped and no longer there is ended by the system."""
+    monkeypatch.setattr("bitmix.rows.files.arrow._IN_MEMORY", most)
+    path = tmp_path / name
+    bits = np.random.default_rng(0).integers(2, size=(200_000, 8), dtype=np.uint8)
+    WRITERS[name](path, bits)
+    pieces = open_table(path).pieces()
+    monkeypatch.setattr(table, "BLOCK_CELLS", 800)
+    next(pieces)
+    os.truncate(path, 10_000)
+    with pytest.raises(FileFormatError, match=rf"{name} had [\d,]+ bytes and has 10,000 now"):
+        for _ in pieces:
+            pass
+
+
 GOOD = "a,b,c\n" + "0,1,0\n" * 30
 
 

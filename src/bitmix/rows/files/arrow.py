@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bitmix.errors import InputError
+from bitmix.errors import FileFormatError, InputError
 from bitmix.kernels.bits import Words, pack
 from bitmix.rows.files import table
 from bitmix.rows.files.table import (
@@ -23,6 +23,7 @@ from bitmix.rows.files.table import (
 )
 
 _BUFFERS = 1 << 24  # bytes, of all columns together
+_IN_MEMORY = 1 << 28  # bytes, of an Arrow file
 
 Batches = Callable[[Sequence[str], int], Iterator[Any]]
 """Record batches of the columns with these names, of about so many rows."""
@@ -53,24 +54,50 @@ def open_arrow(path: Path, wanted: Wanted) -> Table:
     arrow = library("pyarrow", "files", path)
     ipc = library("pyarrow.ipc", "files", path)
 
+    size = path.stat().st_size
+
+    def source() -> Any:
+        """In memory, or mapped if large: the only batch may be the whole table."""
+        if size > _IN_MEMORY:
+            return arrow.memory_map(str(path))
+        with path.open("rb") as file:
+            return arrow.BufferReader(file.read(size + 1))
+
     def opened() -> Any:
-        mapped = arrow.memory_map(str(path))  # a batch, which may be the whole table, is not copied
+        octets = source()
         try:
-            return ipc.open_file(mapped)
+            return ipc.open_file(octets)
         except arrow.ArrowInvalid:
-            mapped.seek(0)
-            return ipc.open_stream(mapped)
+            octets.seek(0)
+            return ipc.open_stream(octets)
 
     def batches(columns: Sequence[str], rows: int) -> Iterator[Any]:
         with _errors_named(path):
-            for batch in _batches_of(opened()):
+            for batch in _unchanged(_batches_of(opened()), path, size):
                 chosen = batch.select(list(columns))
-                for start in range(0, batch.num_rows, rows):
-                    yield chosen.slice(start, rows)
+                slices = (chosen.slice(start, rows) for start in range(0, batch.num_rows, rows))
+                yield from _unchanged(slices, path, size)
 
     with _errors_named(path):
         schema = opened().schema
     return _table(path, wanted, schema, batches, None)
+
+
+def _unchanged(values: Iterator[Any], path: Path, size: int) -> Iterator[Any]:
+    """The values, each made while the file has its size: to look at what is mapped and no longer
+    there would end the process.
+    """
+    while True:
+        found = path.stat().st_size
+        if found != size:
+            raise FileFormatError(
+                f"{path} had {size:,} bytes and has {found:,} now: it was changed while it was read"
+            )
+        try:
+            value = next(values)
+        except StopIteration:
+            return
+        yield value
 
 
 def _batches_of(reader: Any) -> Iterator[Any]:
