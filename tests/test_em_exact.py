@@ -348,16 +348,19 @@ def test_a_template_of_two_rows_is_worth_less_than_any_likelihood():
     whole = fit([3, 9], -100, [[0, 0, 1], [1, 1, 0]])
     lone = fit([2, 10], -50, [[0, 1, 1], [1, 1, 0]])
     better = fit([4, 8], -90, [[0, 1, 1], [1, 1, 0]], 2, 5)
-    assert template._worth(whole) == (2, -100)
-    assert template._worth(lone) == (1, -50)
-    assert template.likelier(lone, whole).statistics is whole.statistics
-    best = template.likelier(whole, better)
+    settings = template.Settings.checked("shared", 10, 200, 1e-5)
+    assert template._worth(whole, settings) == (2, -100)
+    assert template._worth(lone, settings) == (1, -50)
+    assert template.better(lone, whole, settings) is whole
+    best = template.merged(whole, better, settings)
     assert best.statistics is better.statistics
     assert (best.n_agreeing, best.n_starts) == (2, 6)
     turned = fit([8, 4], -90, [[1, 1, 0], [0, 1, 1]], 3, 4)  # the same templates, another order
-    again = template.likelier(better, turned)
+    again = template.merged(better, turned, settings)
     assert again.statistics is better.statistics
     assert (again.n_agreeing, again.n_starts) == (5, 9)
+    least = replace(settings, worth=lambda fit: -fit.statistics.likelihood_units)
+    assert template.better(better, whole, least) is whole
 
 
 def test_starts_are_counted():

@@ -9,8 +9,11 @@ from conftest import random_bits
 
 from bitmix import select_components
 from bitmix.datasets import make_templates, sample_mixture
+from bitmix.em.step import Statistics
+from bitmix.em.template import TemplateFit
 from bitmix.errors import InputError
-from bitmix.select import template_nats
+from bitmix.noisy import NoisyTemplates
+from bitmix.select import _brevity, template_nats
 
 
 def planted(k, q, seed, n=300, m=None):
@@ -112,6 +115,25 @@ def test_templates_are_coded_by_what_they_share():
     apart = rng.integers(2, size=(5, 1000), dtype=np.uint8)
     assert template_nats(alike) < 0.4 * template_nats(apart)
     assert template_nats(apart) <= 5001 * math.log(2)
+
+
+def test_of_fits_the_shorter_to_write_down_is_kept_not_the_likelier():
+    """A template of a few rows that has their flips, too, is likelier; its bits cost more."""
+    alike = np.zeros((2, 1000), dtype=np.uint8)
+    alike[1, :100] = 1
+    flips = alike.copy()
+    flips[1, 500:600] = 1
+    short, long = (
+        TemplateFit(
+            NoisyTemplates(templates, np.full(2, 0.5), np.array([[0.1]])),
+            Statistics(8, np.full(2, 4 << 30), np.zeros((2, 1000)), nats << 42),
+            (), True, 1, 1,
+        )
+        for templates, nats in ((alike, -1000), (flips, -900))
+    )  # fmt: skip
+    dearer = template_nats(flips) - template_nats(alike)
+    assert dearer > 100
+    assert _brevity(short) - _brevity(long) == pytest.approx(dearer - 100)
 
 
 def test_a_template_lost_at_k_is_found_by_leaving_out_of_more():

@@ -15,7 +15,7 @@ from bitmix import BitMatrix, TemplateMixture
 from bitmix.datasets import make_templates, sample_mixture
 from bitmix.em import noise, seeds, starts, step
 from bitmix.em.step import Statistics, expect, leads
-from bitmix.em.template import SeededRound, Settings, fewer, fit_templates, likelier
+from bitmix.em.template import SeededRound, Settings, fewer, fit_templates, merged
 from bitmix.errors import DuplicateTemplatesWarning, InputError
 from bitmix.kernels import backend, fixed
 from bitmix.metrics import templates_recovered
@@ -473,7 +473,7 @@ def test_components_too_many_are_left_out_again():
     few = fewer(X, many, 3, settings)
     assert few.mixture.n_components == 3
     assert templates_recovered(few.mixture.templates, TRUTH)
-    both = likelier(few, fit_templates(X, 3, seeded, settings, rng))
+    both = merged(few, fit_templates(X, 3, seeded, settings, rng), settings)
     assert both.n_agreeing >= 2
 
 

@@ -18,7 +18,7 @@ from bitmix.em.template import (
     TemplateFit,
     fewer,
     fit_templates,
-    likelier,
+    merged,
 )
 from bitmix.errors import InputError
 from bitmix.extras import need
@@ -149,6 +149,8 @@ def select_components(
     if criterion not in CRITERIA:
         raise InputError(f"criterion must be one of {', '.join(CRITERIA)}, got {criterion!r}")
     settings = Settings.checked(noise_model, n_init, max_iter, tol)
+    if criterion in ("mdl", "icl") and settings.noise_model != "cell":
+        settings = replace(settings, worth=_brevity)
     rows = as_incomplete_rows(X, binarize)
     seed = seed_of(random_state)
     most = checks.whole(max_rows, "max_rows", least=1)
@@ -213,11 +215,11 @@ def _instability(rows: Rows, wanted: list[int], settings: Settings, seed: int) -
 
 
 def _helped(rows: Rows, fits: list[TemplateFit], settings: Settings) -> list[TemplateFit]:
-    """Each fit, or the next larger one with components left out where that is likelier."""
+    """Each fit, or the next larger one with components left out where that is better."""
     helped, larger = [], fits[-1]
     for fit in reversed(fits):
         if larger is not fit:
-            fit = likelier(fit, fewer(rows, larger, fit.mixture.n_components, settings))
+            fit = merged(fit, fewer(rows, larger, fit.mixture.n_components, settings), settings)
         helped.append(larger := fit)
     return helped[::-1]
 
@@ -234,6 +236,14 @@ def _candidate(rows: Rows, fit: TemplateFit, model: NoiseModel) -> Candidate:
         k, likelihood, fit.n_agreeing, fit.n_starts, mdl, mdl + _entropy(rows, fit),
         -2 * likelihood + (bits + real) * log_m, -2 * likelihood + 2 * (bits + real),
     )  # fmt: skip
+
+
+def _brevity(fit: TemplateFit) -> float:
+    """Minus the `mdl` of a fit, but for what all fits with as many components have in common.
+
+    The likeliest of them may owe it to a template of a few rows that has their flips as well.
+    """
+    return fit.statistics.log_likelihood - template_nats(fit.mixture.templates)
 
 
 def template_nats(templates: NDArray[np.uint8]) -> float:

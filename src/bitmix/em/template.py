@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -31,6 +31,11 @@ _FIRST_STARTS = 3
 _ENOUGH_SURE, _ENOUGH, _ENOUGH_WIDE = 3, 5, 2
 
 
+def likelihood(fit: "TemplateFit") -> float:
+    """Which one of two fits is better, if nothing else is said."""
+    return fit.statistics.likelihood_units
+
+
 @dataclass(frozen=True)
 class Settings:
     """How to fit."""
@@ -41,6 +46,8 @@ class Settings:
     tol: float
     soft_steps: int = 10
     """EM steps on real-valued means before the first rounding, at most."""
+    worth: "Callable[[TemplateFit], float]" = likelihood
+    """Of where the starts ended, the one with the most of this is kept."""
 
     @classmethod
     def checked(cls, noise_model: Any, n_init: Any, max_iter: Any, tol: Any) -> "Settings":
@@ -123,8 +130,7 @@ def fit_templates(
             end = _converged(rows, mixture, settings, (first,), ends)
         agreeing[_key(end.mixture)] += 1
         sure = sure and n_steps <= _AT_ONCE and len(agreeing) == 1
-        if best is None or _worth(end) > _worth(best):
-            best = end
+        best = end if best is None else better(best, end, settings)
         enough = _ENOUGH_SURE if sure else _ENOUGH_WIDE if wide else _ENOUGH
         if agreeing[_key(best.mixture)] >= enough:
             break
@@ -142,6 +148,7 @@ def _fit_cells(
     one, and the likeliest few of these to the end.
     """
     first = Round.of(seeded.mixture, seeded.statistics)
+    worth = partial(_worth, settings=settings)
     prunings = _Prunings(seeded, k, rng)
     coolings = _COOLINGS if rows.shape[1] >= _COOLED_COLUMNS else ((), ())
     drawn = [
@@ -158,26 +165,26 @@ def _fit_cells(
         return _converged(rows, mixture, replace(settings, tol=max(settings.tol, tol)), history)
 
     def further(fits: list[TemplateFit], most: int, tol: float) -> list[TemplateFit]:
-        likeliest = sorted(fits, key=_worth, reverse=True)[:most]
+        likeliest = sorted(fits, key=worth, reverse=True)[:most]
         return [converged(fit.mixture, fit.history, tol) for fit in likeliest]
 
     begins = [begun(chosen, cooling) for chosen, cooling in drawn if chosen is not None]
     halfway = further(begins, -(-2 * len(begins) // 3), _LOOSE)
-    halfway.sort(key=_worth, reverse=True)
+    halfway.sort(key=worth, reverse=True)
     finals = further(halfway, _FINALISTS, 0.0)
-    likeliest = max(finals, key=_worth)
+    likeliest = max(finals, key=worth)
     met = _key(halfway[finals.index(likeliest)].mixture)
     n_agreeing = sum(_key(fit.mixture) == met for fit in halfway)
     return replace(likeliest, n_agreeing=n_agreeing, n_starts=len(begins))
 
 
-def _worth(fit: TemplateFit) -> tuple[int, int]:
-    """Log-likelihood, but first that no component lives on one or two rows: such a template copies
-    its rows, flips and all, and gains likelihood for nothing.
+def _worth(fit: TemplateFit, settings: Settings) -> tuple[int, float]:
+    """What the settings say, but first that no component lives on one or two rows: such a template
+    copies its rows, flips and all, and gains likelihood for nothing.
     """
     statistics = fit.statistics
     least = (_LEAST_ROWS * statistics.weight_one) << fixed.SHARE_BITS
-    return int((statistics.mass >= least).sum()), statistics.likelihood_units
+    return int((statistics.mass >= least).sum()), settings.worth(fit)
 
 
 def fewer(rows: Rows, fit: TemplateFit, k: int, settings: Settings) -> TemplateFit:
@@ -199,9 +206,14 @@ def _with_fewer(rows: Rows, mixture: NoisyTemplates, k: int, model: NoiseModel) 
     return mixture
 
 
-def likelier(a: TemplateFit, b: TemplateFit) -> TemplateFit:
-    """The better one of two fits with as many components; how many starts it took in all."""
-    best = a if _worth(a) >= _worth(b) else b
+def better(a: TemplateFit, b: TemplateFit, settings: Settings) -> TemplateFit:
+    """One of two fits with as many components; the first if they are worth the same."""
+    return a if _worth(a, settings) >= _worth(b, settings) else b
+
+
+def merged(a: TemplateFit, b: TemplateFit, settings: Settings) -> TemplateFit:
+    """The better one of two fits; how many starts it took in all."""
+    best = better(a, b, settings)
     agreeing = [fit.n_agreeing for fit in (a, b) if _key(fit.mixture) == _key(best.mixture)]
     return replace(best, n_agreeing=sum(agreeing), n_starts=a.n_starts + b.n_starts)
 
