@@ -22,9 +22,11 @@ def write(
 ) -> None:
     """Write a model; the file appears whole or not at all."""
     text = json.dumps({"format": "bitmix-model", "version": VERSION, **header}, default=_plain)
-    with atomic_write(path) as file:
-        members: dict[str, Any] = {"header": np.frombuffer(text.encode(), dtype=np.uint8), **arrays}
-        np.savez(file, **members)
+    members = {"header": np.frombuffer(text.encode(), dtype=np.uint8), **arrays}
+    with atomic_write(path) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, array in members.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
 
 
 def _plain(value: Any) -> Any:

@@ -132,9 +132,7 @@ class Workers:
                 "then fit again (fit(X, checkpoint=...) keeps what was done)"
             ) from None
         try:
-            told = client.sync(
-                client.scheduler.identity, n_workers=-1, callback_timeout=_ANSWER_SECONDS
-            )
+            told = client.sync(client.scheduler.identity, callback_timeout=_ANSWER_SECONDS)
         except (OSError, CancelledError):  # TimeoutError is an OSError
             return "the scheduler does not answer"
         states = [worker["status"] for worker in told["workers"].values()]
