@@ -21,7 +21,7 @@ test-lowest:  ## the same with the lowest versions that pyproject.toml allows
 test-without-numba:  ## the same where NumPy does all the work
 	$(MAKE) .venv-without-numba/.have-test VENV=.venv-without-numba
 	.venv-without-numba/bin/python -m pip uninstall --quiet --yes numba llvmlite
-	$(MAKE) test VENV=.venv-without-numba
+	PYTEST_ADDOPTS=--ignore=src/bitmix/kernels/compiled.py $(MAKE) test VENV=.venv-without-numba
 
 coverage: $(VENV)/.have-coverage  ## lines of src that the test suite reaches, in every process
 	rm -f .coverage .coverage.*
