@@ -138,7 +138,7 @@ def test_of_fits_the_shorter_to_write_down_is_kept_not_the_likelier():
 
 def test_a_template_lost_at_k_is_found_by_leaving_out_of_more():
     """Ten templates, the lightest of ten rows or so, noise .2. At these seeds fits of ten alone
-    lost it; with larger ones 191 of 200 other seeds find ten (benchmarks/how_many.py)."""
+    lost it; with larger ones 192 of 200 other seeds find ten (benchmarks/how_many.py)."""
     templates = make_templates(10, 1000, separation=0.1, random_state=0)
     weights = np.arange(1, 11) / 55
     for seed in (1004, 1008, 1011):
