@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from bitmix import BitMatrix, TemplateMixture, TwoRoundEM
+from bitmix.atomic import atomic_write
 from bitmix.em import checkpoint as checkpoints
 from bitmix.errors import InputError
 from bitmix.experiments.cells import Cell
@@ -344,7 +345,7 @@ def test_a_folder_that_may_no_longer_be_written_to(when, tmp_path):
     assert (folder / "x.bits").read_bytes() == b"old"
 
 
-@pytest.mark.parametrize("call", ["fsync", "replace", "chmod"])
+@pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_a_write_that_fails_leaves_the_old_file_and_no_other(call, tmp_path, monkeypatch):
     def fails(*_):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -357,3 +358,25 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(call, tmp_path, mon
     monkeypatch.undo()
     assert BitMatrix.open(tmp_path / "x.bits") == X
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.bits"]
+
+
+def test_ctrl_c_as_soon_as_there_is_a_file_leaves_none(tmp_path, monkeypatch):
+    def opens_and_is_interrupted(path, mode):
+        open(path, mode).close()
+        assert len(list(tmp_path.iterdir())) == 1
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bitmix.atomic.open", opens_and_is_interrupted, raising=False)
+    with pytest.raises(KeyboardInterrupt), atomic_write(tmp_path / "x.bits"):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_a_file_has_the_rights_that_new_files_have(mask, tmp_path):
+    before = os.umask(mask)
+    try:
+        BitMatrix.from_dense(np.eye(9, dtype=np.uint8)).save(tmp_path / "x.bits")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "x.bits").stat().st_mode & 0o777 == 0o666 & ~mask

@@ -1,7 +1,7 @@
 """Files appear whole or not at all: written under a temporary name, then renamed."""
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,22 +27,16 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         raise FileNotFoundError(f"there is no folder {target.parent} to write {target.name} into")
     if target.exists() and not target.is_file():
         raise FileExistsError(f"{target} is no file: give another name for the output")
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    # The name is there before the file: whenever Ctrl-C comes, we know what to remove.
+    temporary = target.with_name(f".{target.name}.{secrets.token_urlsafe(6)}")
     try:
         with naming(target):
-            with os.fdopen(handle, "wb") as file:
+            with open(temporary, "xb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(temporary, 0o666 & ~_umask())
             os.replace(temporary, target)
     except BaseException:
         with suppress(OSError):  # what is told is the first error
             os.unlink(temporary)
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bitmix.kernels import backend, num_threads
+from bitmix.kernels import backend, num_threads, reference
 from bitmix.rows.threads import pool as thread_pool
 
 
@@ -28,9 +28,12 @@ def rates() -> dict[str, float]:
     }
 
 
-def _bare() -> Callable[..., int]:
-    """The bare loop: rows in cache against seeds, one sum and nothing stored."""
-    from numba import njit
+def _bare() -> Callable[..., Any]:
+    """The bare loop: rows in cache against seeds, one sum, nothing stored; NumPy's if need be."""
+    try:
+        from numba import njit
+    except ModuleNotFoundError:
+        return reference.hamming
 
     from bitmix.kernels.compiled import _popcount
 
