@@ -380,3 +380,16 @@ def test_a_file_has_the_rights_that_new_files_have(mask, tmp_path):
     finally:
         os.umask(before)
     assert (tmp_path / "x.bits").stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+@pytest.mark.parametrize("call", ["open", "replace"])
+def test_an_error_names_the_file_that_was_asked_for(call, tmp_path, monkeypatch):
+    def denied(path, *_):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    place = ("bitmix.atomic.open", denied) if call == "open" else (os, "replace", denied)
+    monkeypatch.setattr(*place, raising=False)
+    with pytest.raises(PermissionError) as caught, atomic_write(tmp_path / "x.bits"):
+        pass
+    assert caught.value.filename == str(tmp_path / "x.bits")
+    assert not list(tmp_path.iterdir())

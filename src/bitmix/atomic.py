@@ -28,7 +28,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     if target.exists() and not target.is_file():
         raise FileExistsError(f"{target} is no file: give another name for the output")
     # The name is there before the file: whenever Ctrl-C comes, we know what to remove.
-    temporary = target.with_name(f".{target.name}.{secrets.token_urlsafe(6)}")
+    temporary = str(target.with_name(f".{target.name}.{secrets.token_urlsafe(6)}"))
     try:
         with naming(target):
             with open(temporary, "xb") as file:
@@ -36,7 +36,9 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):  # what is told is the first error
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.filename == temporary:
+            error.filename = str(target)  # nobody knows the other name
         raise
