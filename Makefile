@@ -7,7 +7,8 @@ CONSTRAINTS := constraints.txt
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c $(CONSTRAINTS)
 
-.PHONY: demo test test-lowest test-without-numba coverage fuzz lint bench bench-quality docs clean
+.PHONY: demo test test-lowest test-without-numba coverage fuzz lint bench bench-quality \
+	reproduce reproduce-quick docs clean
 
 demo: $(VENV)/.have-all  ## sample a planted mixture, fit it, print what was found
 	$(BIN)/bitmix demo
@@ -37,12 +38,18 @@ lint: $(VENV)/.have-test  ## style, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.have-test  ## time and memory beside what people use; how honest the certificates are
-	$(BIN)/bitmix bench
-	$(BIN)/python benchmarks/trust.py
+bench: $(VENV)/.have-test  ## time and memory beside other packages; how honest the certificates are
+	$(BIN)/python -m benchmarks.peers
+	$(BIN)/python -m benchmarks.trust
 
 bench-quality: $(VENV)/.have-test  ## exact recovery against the original EM and an oracle; resumable
-	$(BIN)/python benchmarks/quality.py
+	$(BIN)/python -m benchmarks.quality
+
+reproduce: $(VENV)/.have-all  ## every figure and table of the paper, in about 75 minutes; resumable; IMAGES=folder
+	$(BIN)/python -m reproduction all $(if $(IMAGES),--images '$(IMAGES)')
+
+reproduce-quick: $(VENV)/.have-all  ## the same with fewer points and runs, in a few minutes
+	$(BIN)/python -m reproduction all --quick $(if $(IMAGES),--images '$(IMAGES)')
 
 docs: $(VENV)/.have-docs  ## the documentation site, warnings are errors
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html

@@ -1,6 +1,9 @@
-"""How often `select_components` finds the planted number of templates. Runs are kept: call again.
+"""How often `select_components` chooses the planted number of templates.
 
-k random templates of 1,000 columns, weights ∝ 1 … k, 50k rows; one template; fair coins.
+    python -m benchmarks.how_many
+
+k random templates of 1,000 columns with weights ∝ 1 … k and 50k rows; one template; fair coins.
+Every run is stored; the same command continues after an interruption.
 """
 
 import argparse
@@ -9,13 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bitmix.experiments.cells import Cell, ask
-from bitmix.experiments.runner import run
-from bitmix.experiments.store import Store
+from reproduction.runner import run_sweeps
+from reproduction.runs import Run, ask
+from reproduction.store import Store
 
 
 def settings() -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """A name, the right answer, and the setting."""
+    """The name of each setting, the right number of templates, and the setting."""
     for k in (3, 5, 10):
         for c in (0.1, 0.2):
             for q in (0.05, 0.2):
@@ -43,11 +46,11 @@ def main() -> None:
     args = parser.parse_args()
     seeds = range(args.first_seed, args.first_seed + args.runs)
     method = {"criterion": args.criterion}
-    wanted = list(settings())
-    sweeps = [ask([Cell("chosen", at, method, seed) for seed in seeds]) for _, _, at in wanted]
+    cases = list(settings())
+    sweeps = [ask([Run("chosen", at, method, seed) for seed in seeds]) for _, _, at in cases]
     with Store(args.store) as store:
-        found = run(sweeps, store, args.jobs, "select")
-    for (name, k, _), results in zip(wanted, found, strict=True):
+        answers = run_sweeps(sweeps, store, args.jobs, "select")
+    for (name, k, _), results in zip(cases, answers, strict=True):
         counts = Counter(result["n_components"] for result in results)
         print(f"{name:<24}{counts[k] / args.runs:>7.3f}   chosen: {dict(sorted(counts.items()))}")
 

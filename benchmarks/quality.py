@@ -1,7 +1,9 @@
-"""TemplateMixture, everything unknown, against the original EM 10 × 10 that is told the noise.
+"""TemplateMixture against the original EM 10 × 10, which is given the true noise.
 
-Exact recovery on three grids of planted mixtures, paired runs, beside an oracle that knows every
-membership. Runs are kept: call again to go on. Prints a table and the verdict of each grid cell.
+    python -m benchmarks.quality
+
+Exact recovery on three grids of planted mixtures in paired runs, beside an oracle that knows every
+membership. Every run is stored; the same command continues after an interruption.
 """
 
 import argparse
@@ -15,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from bitmix.experiments import tasks
-from bitmix.experiments.cells import Cell, ask
-from bitmix.experiments.methods import KNOWN, ORACLE, classic
-from bitmix.experiments.runner import run
-from bitmix.experiments.store import Store
 from bitmix.plots import saved_figure
+from reproduction.methods import KNOWN, ORACLE, TEMPLATE_MIXTURE, classic
+from reproduction.runner import run_sweeps
+from reproduction.runs import Run, ask
+from reproduction.store import Store
+from reproduction.tasks import execute
 
-OURS = {"estimator": "TemplateMixture"}
+OURS = TEMPLATE_MIXTURE.params
 THEIRS = classic(10, 10, noise=KNOWN).params
 LEVEL = 0.05
 
@@ -53,31 +55,33 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--only", default="", help="cells whose name starts so")
-    parser.add_argument("--cost", type=int, default=9, help="fits to time in each cell; 0 for none")
-    parser.add_argument("--plot", type=Path, help="draw the cells into this file")
+    parser.add_argument("--only", default="", help="settings whose name starts like this")
+    parser.add_argument(
+        "--cost", type=int, default=9, help="fits to time at each setting; 0 for none"
+    )
+    parser.add_argument("--plot", type=Path, help="draw the rates into this file")
     parser.add_argument("--store", type=Path, default=Path("quality.sqlite"))
     args = parser.parse_args()
-    warnings.simplefilter("ignore")  # few rows, few survivors: meant to be hard
-    cells = [(name, at) for name, at in grids() if name.startswith(args.only)]
+    warnings.simplefilter("ignore")  # few rows and few survivors are meant
+    settings = [(name, at) for name, at in grids() if name.startswith(args.only)]
     seeds = range(args.first_seed, args.first_seed + args.runs)
     sweeps = [
-        ask([Cell("planted", at, method, seed) for seed in seeds])
-        for _, at in cells
+        ask([Run("planted", at, method, seed) for seed in seeds])
+        for _, at in settings
         for method in (OURS, THEIRS, ORACLE.params)
     ]
     with Store(args.store) as store:
-        found = run(sweeps, store, args.jobs, "quality")
-    rates = np.array([[result["recovered"] for result in results] for results in found])
+        answers = run_sweeps(sweeps, store, args.jobs, "quality")
+    rates = np.array([[result["recovered"] for result in results] for results in answers])
     print(f"{'':<24}{'ours':>7}{'EM':>7}{'oracle':>8}   paired p (ours worse)")
     worse = far = 0
     for (name, _), (ours, theirs, oracle) in zip(
-        cells, rates.reshape(-1, 3, args.runs), strict=True
+        settings, rates.reshape(-1, 3, args.runs), strict=True
     ):
         lost, won = int((theirs & ~ours).sum()), int((ours & ~theirs).sum())
         p = float(stats.binom.sf(lost - 1, lost + won, 0.5)) if lost + won else 1.0
         notes = []
-        if p < LEVEL / len(cells):
+        if p < LEVEL / len(settings):
             worse += 1
             notes.append("WORSE")
         if oracle.mean() > 0.9 and ours.mean() < oracle.mean() - 0.03:
@@ -89,22 +93,25 @@ def main() -> None:
         )
     ours, theirs, _ = rates.reshape(-1, 3, args.runs).mean(axis=(0, 2))
     print(
-        f"{len(cells)} cells: {worse} worse, {far} below the oracle; mean {ours:.4f} / {theirs:.4f}"
+        f"{len(settings)} settings: {worse} worse, {far} below the oracle; "
+        f"mean {ours:.4f} / {theirs:.4f}"
     )
     if args.plot:
-        draw(args.plot, [name for name, _ in cells], rates.reshape(-1, 3, args.runs).mean(axis=2))
+        draw(
+            args.plot, [name for name, _ in settings], rates.reshape(-1, 3, args.runs).mean(axis=2)
+        )
     if args.cost:
-        ratios = [(cost(at, args.cost), name) for name, at in cells]
+        ratios = [(cost(at, args.cost), name) for name, at in settings]
         least, most = min(ratios), max(ratios)
         print(
-            f"time of a warm fit as a share of the original EM's, medians of {args.cost} fits: "
+            f"time of a warm fit relative to the original EM's, medians of {args.cost} fits: "
             f"median {np.median([ratio for ratio, _ in ratios]):.2f}, "
             f"least {least[0]:.2f} ({least[1]}), most {most[0]:.2f} ({most[1]})"
         )
 
 
 def draw(path: Path, names: list[str], rates: NDArray[np.float64]) -> None:
-    """Cells in which somebody fails in more than one run of a hundred: a line of dots each."""
+    """One line of dots per setting in which a method fails in more than one run of a hundred."""
     shown = [(name, *row) for name, row in zip(names, rates, strict=True) if 0 < row.min() < 0.99]
     with saved_figure(path, (7, 0.8 + 0.27 * len(shown))) as figure:
         ax = figure.subplots()
@@ -115,24 +122,27 @@ def draw(path: Path, names: list[str], rates: NDArray[np.float64]) -> None:
             ax.plot(ours, y, "o", color="#0072B2", ms=6, label="TemplateMixture")
         ax.set_yticks(range(len(shown)), [name for name, *_ in shown])
         ax.invert_yaxis()
-        ax.set(xlim=(-0.02, 1.02), xlabel="runs in which every template is found to the last bit")
+        ax.set(
+            xlim=(-0.02, 1.02),
+            xlabel="fraction of runs that recover every template to the last bit",
+        )
         ax.grid(True, axis="x", alpha=0.3)
         handles, labels = ax.get_legend_handles_labels()
         figure.legend(handles[:3], labels[:3], loc="outside upper center", ncols=3, frameon=False)
 
 
 def cost(at: dict[str, Any], fits: int) -> float:
-    """Time of ours as a share of theirs: medians of fits in turn, in this process."""
+    """The time of our fit relative to theirs: medians of fits by turns in this process."""
     seconds: dict[str, list[float]] = {"ours": [], "theirs": []}
     for seed in range(fits + 1):
         for name, method in (("ours", OURS), ("theirs", THEIRS)):
             start = time.perf_counter()
-            tasks.run(Cell("planted", at, method, seed))
+            execute(Run("planted", at, method, seed))
             seconds[name].append(time.perf_counter() - start)
     start = time.perf_counter()
     for seed in range(fits):
-        tasks.run(Cell("planted", at, ORACLE.params, seed))
-    sampling = (time.perf_counter() - start) / fits  # part of either, with a little to spare
+        execute(Run("planted", at, ORACLE.params, seed))
+    sampling = (time.perf_counter() - start) / fits  # a part of both, slightly overestimated
     ours, theirs = (float(np.median(times[1:])) - sampling for times in seconds.values())
     return ours / theirs
 

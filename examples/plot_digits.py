@@ -2,8 +2,9 @@
 Handwritten digits
 ==================
 
-1,797 handwritten digits of 8 × 8 pixels come with scikit-learn. As bits, ink or no ink, they are
-rows of 64 columns. What are their prototypes, if nobody says which digit is which?
+scikit-learn comes with 1,797 handwritten digits of 8 × 8 pixels. Each pixel becomes one bit, ink or
+no ink, so a digit is a row of 64 columns. Which prototypes does bitmix find without knowing which
+digit is which?
 """
 
 import matplotlib.pyplot as plt
@@ -18,9 +19,9 @@ digits = load_digits()
 X = digits.data > 8  # the pixels run from 0 to 16
 
 # %%
-# Ink does not flip with one probability everywhere: the middle of a 1 is nearly always black, its
-# feet are a matter of taste. ``noise_model="cell"`` gives each template and pixel a probability of
-# its own.
+# Not every pixel flips with the same probability: the middle of a 1 is nearly always black, but its
+# foot differs from writer to writer. ``noise_model="cell"`` gives each template and pixel its own
+# probability.
 
 model = TemplateMixture(10, noise_model="cell", random_state=0).fit(X)
 labels = model.predict(X)
@@ -32,15 +33,15 @@ for i, ax in enumerate(axes.flat):
     ax.imshow(model.means_[i].reshape(8, 8), cmap="bone_r", vmin=0, vmax=1)
     ax.set_title(f"{np.mean(members == most):.0%} are {most}s", fontsize=10)
     ax.axis("off")
-figure.suptitle("Share of ink in each group, heaviest group first")
+figure.suptitle("Share of ink per pixel, heaviest group first")
 
 # %%
-# The names above come from the true digits, which the fit never saw. Several groups are one digit
-# nearly without exception. The largest is mixed, and 1s are spread over two groups: people write
-# them in two ways.
+# The titles use the true digits, which the fit did not see. Several groups consist of one digit
+# almost without exception. The largest group is mixed, and 1s are spread over two groups because
+# people write them in two ways.
 #
-# Which digits is it least sure of? ``margins`` is the log of the odds between the best and the
-# second best group.
+# For which digits is the model least certain? ``margins`` is the log of the odds of the best group
+# against the second best.
 
 margin = model.margins(X)
 print(f"{np.mean(margin > 3):.0%} of the digits have odds of 20 to 1 or better")
@@ -50,13 +51,14 @@ for row, order in zip(axes, (np.argsort(-margin), np.argsort(margin)), strict=Tr
     for ax, j in zip(row, order[:10], strict=True):
         ax.imshow(X[j].reshape(8, 8), cmap="bone_r")
         ax.axis("off")
-axes[0, 0].set_title("surest", loc="left", fontsize=9)
-axes[1, 0].set_title("least sure", loc="left", fontsize=9)
+axes[0, 0].set_title("most certain", loc="left", fontsize=9)
+axes[1, 0].set_title("least certain", loc="left", fontsize=9)
 
 # %%
-# Beside k-means, both with ten starts or more, from three seeds. Purity is the share of rows whose
-# digit is the commonest of their group (higher is better), entropy the surprise that is left (lower
-# is better). And once more with pixels of exactly 8 counted as ink.
+# Compare the groups with those of k-means, both with at least ten starts, for three seeds. Purity
+# is the share of rows whose digit is the most frequent one of their group (higher is better);
+# entropy is the uncertainty about the digit that remains within a group (lower is better). In the
+# second figure, pixels of exactly 8 also count as ink.
 
 estimators = {
     "TemplateMixture": lambda seed: TemplateMixture(10, noise_model="cell", random_state=seed),
@@ -76,6 +78,6 @@ axes[0].set_ylabel("entropy")
 axes[0].legend(frameon=False)
 
 # %%
-# One grey level decides which of the two has the higher purity, so do not choose by purity. k-means
-# is the quicker one on so small a table, and differs more from seed to seed. What it does not give
-# are the margins above, missing cells, or a likelihood to compare models with.
+# One grey level decides which method has the higher purity, so purity is not a reason to choose one
+# of them. k-means is faster on such a small table, but differs more from seed to seed. It has no
+# margins, no missing cells, and no likelihood to compare models with.

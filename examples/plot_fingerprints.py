@@ -2,12 +2,13 @@
 Molecules by their fingerprints
 ===============================
 
-A fingerprint says which fragments a molecule has: 2,048 bits, most of them 0. A chemist's library
-has series, one scaffold with many side groups. Can they be told from the bits alone?
+A fingerprint says which fragments a molecule contains: 2,048 bits, most of them 0. A library of
+molecules often consists of series, each with one scaffold and many side groups. Can the series be
+found from the bits alone?
 
-With `RDKit <https://www.rdkit.org>`_ installed, this example computes Morgan fingerprints of six
-drug scaffolds, each with pairs of fifteen side groups. Without it, it plants rows that look alike
-and says so.
+If `RDKit <https://www.rdkit.org>`_ is installed, this example computes Morgan fingerprints of six
+drug scaffolds, each with all pairs of fifteen side groups. Otherwise it samples rows that look like
+fingerprints.
 """
 
 import itertools
@@ -42,7 +43,7 @@ def from_molecules():
 
 
 def planted():
-    """Sparse rows: thirty bits of a scaffold, kept nineteen times of twenty, and a background."""
+    """Sparse rows: thirty bits per scaffold, present with probability .95, and a background."""
     rng = np.random.default_rng(0)
     share = np.tile(0.2 * rng.random(2048) ** 8, (len(SCAFFOLDS), 1))
     for row in share:
@@ -53,17 +54,17 @@ def planted():
 
 try:
     rows, kind = from_molecules()
-    print("fingerprints of molecules, by RDKit")
+    print("fingerprints of molecules, computed by RDKit")
 except ImportError:
     rows, kind = planted()
-    print("RDKit is not installed: planted rows that look like fingerprints")
+    print("RDKit is not installed: sampled rows that look like fingerprints")
 order = np.random.default_rng(1).permutation(len(rows))
 X, kind = BitMatrix.from_dense(rows[order]), kind[order]
 print(X)
 
 # %%
-# Packed, 64 columns a word, a fingerprint takes 256 bytes. How many templates are there, and which
-# series has which?
+# A packed fingerprint takes 256 bytes. How many templates are there, and which series do they
+# belong to?
 
 chosen = select_components(X, range(2, 15, 2), random_state=0)
 model = TemplateMixture(chosen.n_components, random_state=0).fit(X)
@@ -74,18 +75,18 @@ for i, template in enumerate(model.templates_):
     print(f"{name:15} {np.sum(labels == i):4} molecules, {template.sum():3} bits in common")
 
 # %%
-# Planted series come back one to one. Of the real molecules every template keeps to one series, but
-# most series are split, and 14 is only the most that was tried: what a series is, the bits do not
-# know. If you must have six groups of them, k-means gives the six series, and
-# ``TemplateMixture(6)`` does not: purity .88, .86 with ``noise_model="component"`` and .84 with
-# ``"cell"`` (RDKit 2026.9.1). The first two are the likeliest fits we know: EM that is started from
-# the six series leaves them and ends there, too. With ``"cell"`` it stays with the series, and they
-# are likelier (-63.0 a row against -64.2): there our starts miss the best end.
+# The sampled series are found exactly. With real molecules, every template belongs to one series,
+# but most series are split, and 14 is only the largest number that was tried: the bits do not say
+# what counts as a series. With six groups, k-means finds the six series and ``TemplateMixture(6)``
+# does not: its purity is .88, or .86 with ``noise_model="component"`` and .84 with ``"cell"``
+# (RDKit 2026.9.1). The first two are the most likely fits we know: EM started from the six series
+# leaves them and ends in the same fit. With ``"cell"``, EM stays with the series, which are more
+# likely (-63.0 per row against -64.2): here the search misses the best fit.
 
 # %%
-# On the left the library as it came: a bit is a dot, and columns that are nearly always 0 are left
-# out. On the right the same rows sorted by the template they belong to, and columns by the template
-# that has them most.
+# The left figure shows the library in its original order: each dot is a 1, and columns that are
+# almost always 0 are left out. In the right figure, rows are sorted by their template, and columns
+# by the template in which they are most frequent.
 
 bits = X.to_dense()
 used = np.flatnonzero(bits.mean(axis=0) > 0.03)
@@ -96,10 +97,10 @@ axes[0].imshow(bits[:, used], aspect="auto", cmap="Greys", interpolation="antial
 axes[1].imshow(bits[down][:, across], aspect="auto", cmap="Greys", interpolation="antialiased")
 for edge in np.cumsum(np.bincount(labels))[:-1]:
     axes[1].axhline(edge, color="C1", lw=1)
-for ax, title in zip(axes, ("as it came", "sorted by template"), strict=True):
+for ax, title in zip(axes, ("original order", "sorted by template"), strict=True):
     ax.set(title=title, xticks=[], yticks=[], xlabel="bits of the fingerprint")
 axes[0].set_ylabel("molecules")
 
 # %%
-# Fingerprints in a file need no Python: ``bitmix fit library.fps -k auto --report library.html``.
-# See :doc:`/files`.
+# For fingerprints in a file, no Python is needed: ``bitmix fit library.fps -k auto --report
+# library.html`` (see :doc:`/files`).

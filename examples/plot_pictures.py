@@ -2,11 +2,9 @@
 What photographs are made of
 ============================
 
-Two photographs come with scikit-learn. Cut them into small patches, and turn each patch into bits
-that say where there is an edge and which way it runs. Do a few templates return everywhere?
-
-(Faces would be the classic example. Collections of faces have to be downloaded, and these pages use
-only what an installation brings.)
+scikit-learn comes with two photographs. We cut them into small patches and turn each patch into
+bits that say where there is an edge and in which direction it runs. Which templates do the patches
+have in common?
 """
 
 # sphinx_gallery_thumbnail_number = 2
@@ -24,15 +22,15 @@ photographs = [image.mean(axis=2) / 255 for image in load_sample_images().images
 
 
 def patches(image, step):
-    """The patches that have some contrast, by the column and row they begin at."""
+    """The patches with enough contrast, by the column and row of their upper left corner."""
     rows, columns = (range(0, size - SIDE + 1, step) for size in image.shape)
     cut = {(c, r): image[r : r + SIDE, c : c + SIDE] for r in rows for c in columns}
     return {at: patch for at, patch in cut.items() if patch.std() > 0.08}
 
 
 # %%
-# A Gabor sketch has one bit for each cell of 4 × 4 pixels and each of eight orientations: 128 bits
-# for 16 × 16 pixels. The patches overlap by half.
+# A Gabor sketch has one bit per cell of 4 × 4 pixels and per orientation. With eight orientations,
+# a patch of 16 × 16 pixels has 128 bits. Neighbouring patches overlap by half.
 
 sketch = GaborSketch(
     (SIDE, SIDE), cell_size=4, n_orientations=8, detector="threshold", normalize=None
@@ -42,8 +40,7 @@ X = sketch.transform(seen)
 print(X)
 
 # %%
-# Twenty-four templates. They are drawn with a stroke for each bit, darker where more of the group
-# have it.
+# We fit 24 templates. Each bit is drawn as a stroke, darker if more patches of the group have it.
 
 model = TemplateMixture(24, n_init=4, random_state=0).fit(X)
 figure, axes = plt.subplots(3, 8, figsize=(8, 3.1), layout="constrained")
@@ -51,9 +48,9 @@ for ax, mean in zip(axes.flat, model.means_, strict=True):
     plot_template(ax, mean, sketch.geometry_)
 
 # %%
-# Nobody told it about edges between two sides, but that is what it found: level ones, upright ones,
-# a few slants and corners, each in several places. Now forget the pixels, keep only the number of
-# the template of each patch, and draw that template in its place.
+# The templates are edges: horizontal, vertical and oblique ones and a few corners, each in several
+# positions. Now we replace each patch by its template, so that only the number of the template
+# remains of the pixels.
 
 strokes = sketch.geometry_.segments(np.ones(sketch.geometry_.n_features)).reshape(-1, 2, 2)
 figure, axes = plt.subplots(2, 2, figsize=(8, 5.5), layout="constrained")
@@ -69,7 +66,7 @@ for (left, right), image in zip(axes, photographs, strict=True):
     right.axis("off")
 
 # %%
-# A word of caution. Photographs are not noisy copies of 24 things, and the fit says so: its starts
-# do not agree on where to end. Another seed finds another vocabulary that is about as good.
+# Photographs are not noisy copies of 24 templates, and the fit shows it: its starts do not agree.
+# Another seed gives other templates that are about as good.
 
-print(f"{model.n_agreeing_} of {model.n_starts_} starts ended here, noise {model.noise_:.2f}")
+print(f"{model.n_agreeing_} of {model.n_starts_} starts agree, noise {model.noise_:.2f}")

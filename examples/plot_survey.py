@@ -2,11 +2,11 @@
 A survey with missing answers
 =============================
 
-2,000 people were asked twelve yes-or-no questions on how they get about. Not all of them answered
-all. Are there types of people, and what tells them apart?
+2,000 people answered twelve yes-or-no questions about how they travel, but not everyone answered
+every question. Are there types of people, and how do they differ?
 
-The survey is made up, so that we know the truth: three types, each with its own probability of a
-yes to each question, and an answer in eight left out. This is the latent class model.
+The survey is simulated, so we know the truth: there are three types, each with its own probability
+of a yes to each question, and one answer in eight is missing. This is the latent class model.
 """
 
 import tempfile
@@ -44,18 +44,18 @@ answers = answers.astype(float).mask(rng.random(answers.shape) < 1 / 8)
 answers.head(4)
 
 # %%
-# How many types? ``select_components`` compares what it costs to write the answers down with one
-# type, two, and so on. A missing answer (NaN) adds nothing anywhere; no row is dropped, nothing is
-# filled in.
+# How many types are there? ``select_components`` compares how many nats it takes to write down the
+# answers with one type, two types, and so on. Missing answers (NaN) are left out of all sums: no
+# row is dropped and nothing is imputed.
 
 chosen = select_components(answers, range(1, 7), noise_model="cell", random_state=0)
 model = TemplateMixture(chosen.n_components, noise_model="cell", random_state=0).fit(answers)
 labels = model.predict(answers)
-print(chosen.n_components, "types with shares", model.weights_.round(2))
-print(f"{conditional_purity(kind, labels):.0%} of the people are with their own type")
+print(chosen.n_components, "types with weights", model.weights_.round(2))
+print(f"{conditional_purity(kind, labels):.0%} of the people are in the group of their type")
 
 # %%
-# Each type is a row of probabilities. Dots are what was found, rings the truth.
+# Each type is a row of probabilities. Dots are the estimates, rings the true values.
 
 figure, ax = plt.subplots(figsize=(8, 4.6), layout="constrained")
 for i, mean in enumerate(model.means_):
@@ -67,15 +67,15 @@ ax.invert_yaxis()
 ax.legend(title="share of people", loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
 
 # %%
-# In which questions do the two largest types answer differently, most of the time? Columns are told
-# by name, because the fit saw a table.
+# To which questions do most people of the two largest types give different answers? The model knows
+# the names of the columns because it was fitted to a table.
 
 print(", ".join(model.differing_features(0, 1)))
 
 # %%
-# The same in one page to read and pass on. It needs no network and no other file.
+# The report shows all of this in one HTML file, which needs no network and no other file.
 
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder, "survey.html")
-    report.write(model, answers, path, selection=chosen, title="How people get about")
+    report.write(model, answers, path, selection=chosen, title="How people travel")
     print(f"a report of {path.stat().st_size // 1000} kB")

@@ -1,4 +1,4 @@
-"""A headless Chromium driven through the DevTools protocol over two pipes, nothing installed."""
+"""A headless Chromium, controlled over two pipes by the DevTools protocol; needs no package."""
 
 import base64
 import fcntl
@@ -21,13 +21,13 @@ _PATIENCE = 20.0
 
 
 class Browser:
-    """One browser; use as a context."""
+    """A browser, to be used as a context manager."""
 
     def __init__(self, profile: Path) -> None:
         to_child, self._out = os.pipe()
         self._in, from_child = os.pipe()
         ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (to_child, from_child)]
-        # the browser listens on descriptor 3 and answers on 4
+        # the browser reads from descriptor 3 and writes to 4
         arrange = (
             f"import os, sys; os.dup2({ends[0]}, 3); os.dup2({ends[1]}, 4);"
             "os.execv(sys.argv[1], sys.argv[1:])"
@@ -58,7 +58,7 @@ class Browser:
         os.close(self._out)
 
     def call(self, method, session=None, **params):
-        """Send one command and wait for its answer; events that come first are kept."""
+        """Send one command and wait for its answer; events that arrive before it are stored."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": params}
         if session is not None:
@@ -73,7 +73,7 @@ class Browser:
             self.events.append(answer)
 
     def wait_for(self, event, session):
-        """Wait until an event has come."""
+        """Wait until an event has arrived."""
         while not any(
             e.get("method") == event and e.get("sessionId") == session for e in self.events
         ):
@@ -109,7 +109,7 @@ class Browser:
 
 
 class Page:
-    """A page that is open."""
+    """An open page."""
 
     def __init__(self, browser, session):
         self._browser, self._session = browser, session
@@ -118,7 +118,7 @@ class Page:
         return self._browser.call(method, self._session, **params)
 
     def run(self, script):
-        """The value of an expression of JavaScript; of a promise, what it comes to."""
+        """The value of a JavaScript expression; a promise is awaited."""
         answer = self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
@@ -127,7 +127,7 @@ class Page:
         return answer["result"].get("value")
 
     def point_at(self, selector):
-        """Move the mouse to the middle of an element, scrolled into view."""
+        """Scroll an element into view and move the mouse to its centre."""
         x, y = self.run(
             f"(async () => {{ const e = document.querySelector({json.dumps(selector)});"
             "e.scrollIntoView({block: 'center', behavior: 'instant'});"
@@ -154,8 +154,8 @@ class Page:
         Path(path).write_bytes(base64.b64decode(answer["data"]))
 
     def events(self, method):
-        """What has come of one kind of event so far."""
-        self.run("0")  # what the page sent before has arrived then
+        """The events of one kind so far."""
+        self.run("0")  # after its answer, all events sent before it have arrived
         return [
             event["params"]
             for event in self._browser.events
@@ -163,7 +163,7 @@ class Page:
         ]
 
     def complaints(self):
-        """Errors and warnings of the console, of scripts and of the content security policy."""
+        """Errors and warnings from the console, from scripts and from the security policy."""
         said = [
             e["args"] for e in self.events("Runtime.consoleAPICalled")
             if e["type"] in ("error", "warning", "assert")
@@ -173,6 +173,6 @@ class Page:
         return said + thrown + logged
 
     def requests(self):
-        """Addresses that were asked for, but for those that are part of the page."""
+        """Addresses that were requested, except those that are part of the page."""
         asked = [e["request"]["url"] for e in self.events("Network.requestWillBeSent")]
         return [address for address in asked if not address.startswith("data:")]

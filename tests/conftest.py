@@ -1,5 +1,4 @@
 import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,17 +30,6 @@ def planted():
     truth = make_templates(3, 200, separation=0.3, random_state=1)
     rows, labels = sample_mixture(truth, [0.5, 0.3, 0.2], 0.1, 600, random_state=2)
     return rows, labels, truth
-
-
-def script(path: str):
-    """A program of the repository outside `src`, as a module."""
-    file = Path(__file__).parents[1] / path
-    if not file.exists():
-        pytest.skip(f"a source package has no {path}", allow_module_level=True)
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def random_bits(m: int, n: int, seed: int, density: float = 0.5) -> BitMatrix:

@@ -15,7 +15,8 @@ from sklearn.pipeline import make_pipeline
 
 from bitmix import BitMatrix, TwoRoundEM
 from bitmix.errors import FileFormatError, InputError
-from bitmix.rows import convert
+from bitmix.kernels.bits import unpack
+from bitmix.rows import as_rows, convert
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ SOURCES = {
 @pytest.mark.parametrize("name", SOURCES)
 @pytest.mark.parametrize("block_cells", [1 << 22, 300])
 def test_every_source_gives_the_same_words(name, block_cells, bits, monkeypatch):
-    monkeypatch.setattr(convert, "_BLOCK_CELLS", block_cells)
+    monkeypatch.setattr(convert, "BLOCK_CELLS", block_cells)
     X = BitMatrix.from_dense(SOURCES[name](bits))
     assert BitMatrix.from_dense(bits) == X
     np.testing.assert_array_equal(X.to_dense(), bits)
@@ -102,7 +103,8 @@ def test_binarize_reads_values_above_the_threshold_as_one():
         ([[0, 1], [1, 2]], "got 2 at row 1, column 1.*binarize"),
         ([[0, 0.5]], "got 0.5 at row 0, column 1"),
         (np.array([[1, 0], [0, -1]], dtype=np.int8), "got -1 at row 1, column 1"),
-        ([[0, np.nan]], "NaN at row 0, column 1"),
+        ([[0, np.nan]], "missing cell .NaN or empty. at row 0, column 1"),
+        (np.array([[0, None]], dtype=object), "missing cell .NaN or empty. at row 0, column 1"),
         ([[0, np.inf]], "infinity at row 0, column 1"),
         (pd.DataFrame({"a": [0, 1], "b": [1, 7]}), r"got 7 at row 1, column 1 \('b'\)"),
         (pd.DataFrame({"a": [0, 1], "b": ["x", "y"]}), r"got 'x' at row 0, column 1 \('b'\)"),
@@ -121,7 +123,7 @@ def test_binarize_reads_values_above_the_threshold_as_one():
         (pl.LazyFrame({"a": [0, 1]}), "lazy LazyFrame: call .collect"),
         (pd.DataFrame({"a": ["0", "1"]}), r"got '0' at row 0, column 0 \('a'\)"),
         (pl.DataFrame({"a": ["0", "1"]}), r"got '0' at row 0"),
-        (np.ma.masked_array([[0, 1]], mask=[[0, 1]]), "masked at row 0, column 1"),
+        (np.ma.masked_array([[0, 1]], mask=[[0, 1]]), "missing cell .* at row 0, column 1"),
         (np.array([["2020-01-01"]], dtype="M8[D]"), "type datetime64"),
         (np.array([[10**400, 0]], dtype=object), "row 0, column 0"),
         (np.array([[{}, 0]], dtype=object), "got dict at row 0, column 0"),
@@ -133,7 +135,7 @@ def test_bad_input_is_named(X, words):
 
 
 def test_a_bad_value_is_found_in_any_block(monkeypatch):
-    monkeypatch.setattr(convert, "_BLOCK_CELLS", 10)
+    monkeypatch.setattr(convert, "BLOCK_CELLS", 10)
     X = np.zeros((100, 5))
     X[77, 3] = 9
     with pytest.raises(InputError, match=r"9\.0 at row 77, column 3"):
@@ -225,19 +227,36 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, bits, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["x.bits"]
 
 
-class OnlyInterchange:
-    """A table that offers nothing but the dataframe interchange protocol."""
+class OnlyStream:
+    """A table that offers nothing but the Arrow C stream, as a DuckDB relation does."""
 
     def __init__(self, table):
         self.table = table
 
-    def __dataframe__(self, **options):
-        return self.table.__dataframe__(**options)
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
 
 
-def test_tables_are_read_through_the_interchange_protocol(bits):
-    table = OnlyInterchange(pa.table({f"c{i}": column for i, column in enumerate(bits.T)}))
+def test_tables_are_read_through_the_arrow_stream(bits):
+    table = OnlyStream(pa.table({f"c{i}": column for i, column in enumerate(bits.T)}))
     assert BitMatrix.from_dense(table) == BitMatrix.from_dense(bits)
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_files_are_read_without_preadv(bits, tmp_path, monkeypatch, threads):
+    """As on Windows, where a read starts at a position that all threads share."""
+    monkeypatch.setenv("BITMIX_NUM_THREADS", threads)
+    X = random_bits(30_000, 200, 0)
+    X.save(tmp_path / "x.bits")
+    monkeypatch.delattr("os.preadv")
+    on_disk = BitMatrix.open(tmp_path / "x.bits")
+    assert on_disk[[29_999, 5]] == X[[29_999, 5]]
+    assert on_disk == X
+    assert on_disk.density == X.density
+    assert np.array_equal(on_disk.map_rows(np.copy), X.words)
+    (tmp_path / "x.bits").write_bytes((tmp_path / "x.bits").read_bytes()[:-100])
+    with pytest.raises(FileFormatError, match="cut short while it was read"):
+        on_disk.take([29_999])
 
 
 @pytest.mark.parametrize("threshold", [-1, 0, 0.5, 1, 5])
@@ -308,3 +327,29 @@ def test_one_pool_serves_all(monkeypatch):
     for rows in range(600, 30_000, 3000):
         random_bits(rows, 640, 0).map_reduce(len)
     assert threading.active_count() <= before + 7
+
+
+@pytest.mark.parametrize("n", [1, 64, 70])
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_layout_takes_rows_apart(n, missing, weighted):
+    X, known = (random_bits(9, n, seed).to_dense() for seed in (1, 2))
+    weights = np.arange(1, 10) if weighted else None
+    gaps = known == 0 if missing else None
+    rows = as_rows(X, missing=True, mask=gaps, sample_weight=weights)
+    words = rows.map_rows(lambda block: block.copy(), block_cells=1)
+    layout = rows.layout
+    assert (layout.missing, layout.weight_one) == (missing, int(weighted))
+    assert np.array_equal(unpack(layout.bits(words), n), X & known if missing else X)
+    assert np.array_equal(layout.weights(words), weights if weighted else np.ones(9))
+    if missing:
+        assert np.array_equal(unpack(layout.known(words), n), known)
+    else:
+        assert layout.known(words) is None
+    scored = layout.scored(words)
+    assert scored.flags.c_contiguous
+    assert scored.shape[1] == (1 + missing) * -(-n // 64)
+    per_bit = unpack(scored, 64 * scored.shape[1])
+    bits, known_bits = layout.columns(per_bit, n)
+    assert np.array_equal(bits, X & known if missing else X)
+    assert known_bits is None if not missing else np.array_equal(known_bits, known)

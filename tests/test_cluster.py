@@ -59,7 +59,7 @@ ESTIMATORS = [
     TwoRoundEM(3, rounds=3, random_state=0),
     ClassicEM(3, max_iter=5, random_state=3),
     TemplateMixture(3, random_state=0),
-    TemplateMixture(3, noise_model="feature", round_one_rows=1000, random_state=0),
+    TemplateMixture(3, noise_model="feature", max_rows_search=1000, random_state=0),
 ]
 
 
@@ -73,6 +73,7 @@ def test_threads_of_dask_give_the_same_bits(X, dense, model, chunks):
     assert same(fitted(model, X), fitted(model, da.from_array(dense, chunks=chunks)))
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("model", ESTIMATORS, ids=str)
 def test_two_workers_give_the_same_bits(client, X, dense, model):
     lazy = da.from_array(dense, chunks=(1700, 150))
@@ -86,6 +87,7 @@ def test_two_workers_give_the_same_bits(client, X, dense, model):
     assert there.score(lazy) == pytest.approx(here.score(X), abs=1e-9)
 
 
+@pytest.mark.system
 def test_chunks_of_unknown_size_are_counted(client, X, dense):
     lazy = da.from_array(dense, chunks=(2500, N))
     filtered = lazy[lazy.sum(axis=1) >= 0]
@@ -120,6 +122,7 @@ def test_nothing_is_computed_by_predict(tmp_path, X, dense):
     assert len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.system
 def test_zarr_parquet_and_packed_files(client, tmp_path, X, dense):
     want = fitted(ESTIMATORS[0], X)
     array = zarr.create_array(
@@ -139,6 +142,7 @@ def test_zarr_parquet_and_packed_files(client, tmp_path, X, dense):
     assert np.array_equal(model.predict(lazy).compute(), want.predict(X))
 
 
+@pytest.mark.system
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_lost_is_computed_again(client, X, dense, monkeypatch):
     compute, lost = Workers.compute, []
@@ -155,6 +159,7 @@ def test_what_is_lost_is_computed_again(client, X, dense, monkeypatch):
     assert [len(futures) for futures in lost] == [3, 3]
 
 
+@pytest.mark.system
 def test_losses_without_end_are_one_clear_error(client, dense, monkeypatch):
     def losing(self, tasks):
         raise distributed.comm.CommClosedError("gone")
@@ -187,23 +192,6 @@ def test_what_a_cluster_cannot_do_is_said(dense):
         model.predict(lazy[:, :50])
 
 
-def test_a_checkpoint_serves_a_cluster_too(tmp_path, monkeypatch, X, dense):
-    monkeypatch.setattr("bitmix.em.checkpoint._WORTH", 0)
-    lazy, path = da.from_array(dense, chunks=(4000, N)), tmp_path / "c"
-    model = TwoRoundEM(3, rounds=3, random_state=0).fit(lazy, checkpoint=path)
-    assert same(model, TwoRoundEM(3, rounds=3, random_state=0).fit(lazy, checkpoint=path))
-    assert same(model, fitted(ESTIMATORS[0], X))
-    other = da.from_array(dense, chunks=(777, 50))  # cut otherwise, the same rows
-    assert same(model, TwoRoundEM(3, rounds=3, random_state=0).fit(other, checkpoint=path))
-    changed = dense.copy()
-    changed[4321, 7] ^= 1
-    for rows in (changed, dense[::-1]):
-        with pytest.raises(InputError, match="checkpoint of another fit: its data was"):
-            TwoRoundEM(3, rounds=3, random_state=0).fit(
-                da.from_array(rows, chunks=(4000, N)), checkpoint=path
-            )
-
-
 def test_chunks_may_be_sparse(X, dense):
     lazy = da.from_array(dense, chunks=(5000, N)).map_blocks(scipy.sparse.csr_array)
     assert same(fitted(ESTIMATORS[0], X), fitted(ESTIMATORS[0], lazy))
@@ -222,9 +210,13 @@ def test_a_file_changed_under_the_workers_is_noticed(tmp_path, X):
         TwoRoundEM(3, random_state=0).fit(rows)
 
 
-def test_a_pass_is_shown_on_a_terminal(client, dense, X, capfd, monkeypatch):
+@pytest.mark.system
+def test_a_pass_is_shown_on_a_terminal_if_it_is_wanted(client, dense, X, capfd, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes standard error for a terminal
-    model = TwoRoundEM(3, rounds=3, random_state=0)
-    seen = model.fit(da.from_array(dense, chunks=(1000, N)))
+    lazy = da.from_array(dense, chunks=(1000, N))
+    silent = TwoRoundEM(3, rounds=3, random_state=0).fit(lazy)
+    assert capfd.readouterr().err == ""
+    verbose = TwoRoundEM(3, rounds=3, verbose=True, random_state=0).fit(lazy)
     assert "percent of a pass" in capfd.readouterr().err
-    assert same(seen, TwoRoundEM(3, rounds=3, random_state=0).fit(X))
+    assert same(silent, TwoRoundEM(3, rounds=3, random_state=0).fit(X))
+    assert same(silent, verbose)

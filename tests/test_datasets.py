@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bitmix.datasets import _bernoulli, _differing, make_templates, paper_pair, sample_mixture
+from bitmix.datasets import _differing, make_templates, paper_pair, sample_mixture
 from bitmix.errors import InputError
+from bitmix.models.sampling import _bernoulli
 
 
 def closest(templates):
@@ -89,7 +90,7 @@ def test_sampling_is_packed_throughout():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (([[0, 1]], [0.5], 0.1, 5), "sum 1"),
+        (([[0, 1]], [0.5], 0.1, 5), r"sum to 1, got \[0.5\] with sum 0.5"),
         (([[0, 1]], [0.5, 0.5], 0.1, 5), "1 numbers"),
         (([[0, 1], [1, 1]], [-0.5, 1.5], 0.1, 5), "weights"),
         (([[0, 1]], [1], 0.6, 5), "noise must lie between 0 and 0.5, got 0.6"),

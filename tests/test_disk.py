@@ -11,19 +11,17 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bitmix import BitMatrix, TemplateMixture, TwoRoundEM
-from bitmix.atomic import atomic_write
-from bitmix.em import checkpoint as checkpoints
-from bitmix.errors import InputError
-from bitmix.experiments.cells import Cell
-from bitmix.experiments.store import Store
+from bitmix import BitMatrix, TemplateMixture
 from bitmix.rows import bitfile
+from bitmix.support.atomic import atomic_write
 
 NOBODY = 65534
+ROOT = Path(__file__).parents[1]
 
 INSIDE = """
 import os, subprocess, sys
@@ -138,69 +136,44 @@ def test_a_full_disk_keeps_the_old_file(place):
         assert end["files"] == {name: b"old".hex()}
 
 
-def test_a_checkpoint_on_a_full_disk(place):
-    """One that cannot be begun is not left; one that was begun serves when there is room."""
-    found = small_disk(
-        place, 16384,
-        """
-        every = "from bitmix.em import checkpoint as c; c._WORTH = c._SECONDS = 0;"
-        fit = ["fit", "rows.bits", "-k", "2", "--method", "two-round", "--json"]
-        answer = {}
-        leave(0)
-        answer["none"] = run(*fit, "--checkpoint", "disk/c", before=every)
-        answer["then"] = [path.name for path in disk.iterdir()]
-        leave(8192)
-        answer["some"] = run(*fit, "--checkpoint", "disk/c", before=every)
-        (disk / "filler").unlink()
-        subprocess.run(["mount", "-o", "remount,size=4m", disk], check=True)
-        answer["kept"] = (disk / "c").stat().st_size
-        answer["room"] = run(*fit, "--checkpoint", "disk/c", before=every)
-        answer["calm"] = run(*fit)
-        """,
-    )  # fmt: skip
-    for end in (found["none"], found["some"]):
-        assert end["code"] == 2, end
-        assert end["said"] == "bitmix: [Errno 28] No space left on device: 'disk/c'\n"
-    assert found["then"] == ["filler"]
-    assert found["kept"] > 4096
-    assert found["room"]["code"] == 0, found
-    assert found["room"]["out"] == found["calm"]["out"]
-
-
-def test_reproduce_on_a_full_disk(place):
-    """The old figure stays; runs that were finished are kept, and more come when there is room."""
+@pytest.mark.system
+def test_the_reproduction_on_a_full_disk(place, monkeypatch):
+    """The old figure stays, as do finished runs; more are stored once there is room."""
+    pytest.importorskip("reproduction", reason="a source package does not hold it")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     found = small_disk(
         place, 65536,
         """
-        from bitmix.experiments.cells import Cell
-        from bitmix.experiments.store import Store
+        from reproduction.runs import Run
+        from reproduction.store import Store
 
-        cells = [Cell("least", {"n": 100}, {}, seed) for seed in range(2000)]
+        runs = [Run("least", {"n": 100}, {}, seed) for seed in range(2000)]
         answer = {"put": 0}
         try:
             with Store(disk / "results.sqlite") as store:
-                for cell in cells:
-                    store.put(cell, {"value": cell.seed}, 0.5)
+                for one in runs:
+                    store.put(one, {"value": one.seed}, 0.5)
                     answer["put"] += 1
         except OSError as error:
             answer["store"] = str(error)
         (disk / "fig1.csv").write_text("old")
         leave(0)
-        answer["figure"] = run("reproduce", "fig1", "--out", "disk", "--jobs", "1")
+        program = "global main; from reproduction.__main__ import main"
+        answer["figure"] = run("fig1", "--out", "disk", "--jobs", "1", before=program)
         (disk / "filler").unlink()
         answer["files"] = sorted(path.name for path in disk.iterdir())
         answer["old"] = (disk / "fig1.csv").read_text()
         subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
         with Store(disk / "results.sqlite") as store:
             answer["kept"] = len(store)
-            for cell in cells:
-                store.put(cell, {"value": cell.seed}, 0.5)
-            answer["wrong"] = sum(store.get(cell) != {"value": cell.seed} for cell in cells)
+            for one in runs:
+                store.put(one, {"value": one.seed}, 0.5)
+            answer["wrong"] = sum(store.get(one) != {"value": one.seed} for one in runs)
             answer["all"] = len(store)
         """,
     )  # fmt: skip
     assert 0 < found["put"] < 2000
-    assert "is the disk full?" in found["store"]
+    assert "or the disk full?" in found["store"]
     assert found["figure"]["code"] == 2, found
     assert "Traceback" not in found["figure"]["said"]
     assert "disk/" in found["figure"]["said"]
@@ -249,68 +222,6 @@ def test_two_processes_save_to_one_path(tmp_path):
         writer.communicate()
     assert [writer.returncode for writer in writers] == [0, 0]
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.bits"]
-
-
-STORING = """
-import sys
-from bitmix.experiments.cells import Cell
-from bitmix.experiments.store import Store
-print("ready", flush=True)
-sys.stdin.readline()
-with Store(sys.argv[1]) as store:
-    for seed in range(int(sys.argv[2]), 300):
-        cell = Cell("least", {"n": 100}, {}, seed)
-        if store.get(cell) is None:
-            store.put(cell, {"value": seed}, 0.5)
-"""
-
-
-def test_two_processes_keep_one_store(tmp_path):
-    """Begun at the same moment, new as it is: no run is lost, doubled or mixed up."""
-    path = tmp_path / "results.sqlite"
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", STORING, path, str(first)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for first in (0, 100)
-    ]
-    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2
-    said = []
-    for process in processes:
-        process.stdin.write("begin\n")
-        process.stdin.flush()
-    for process in processes:
-        said.append(process.communicate(timeout=120)[1])
-    assert [process.returncode for process in processes] == [0, 0], said
-    with Store(path) as store:
-        found = [store.get(Cell("least", {"n": 100}, {}, seed)) for seed in range(300)]
-        assert found == [{"value": seed} for seed in range(300)]
-        assert len(store) == 300
-
-
-def test_one_checkpoint_serves_one_fit_at_a_time(tmp_path, monkeypatch):
-    """The second is refused while the first goes on, which ends with the right bits."""
-    monkeypatch.setattr(checkpoints, "_WORTH", 0)
-    X = BitMatrix.from_dense(np.random.default_rng(0).random((300, 40)) < 0.4)
-    want = TwoRoundEM(2, rounds=4, random_state=0).fit(X)
-    keep, refused = checkpoints.Checkpoint.keep, []
-
-    def meddling(self, key, value):
-        with pytest.raises(InputError, match="in use by another fit"):
-            checkpoints.Checkpoint(tmp_path / "c", {})
-        refused.append(key)
-        keep(self, key, value)
-
-    monkeypatch.setattr(checkpoints.Checkpoint, "keep", meddling)
-    found = TwoRoundEM(2, rounds=4, random_state=0).fit(X, checkpoint=tmp_path / "c")
-    assert len(refused) >= 4
-    assert found.means_.tobytes() == want.means_.tobytes()
-    again = TwoRoundEM(2, rounds=4, random_state=0).fit(X, checkpoint=tmp_path / "c")
-    assert again.means_.tobytes() == want.means_.tobytes()
 
 
 @pytest.mark.parametrize("when", ["before", "midway"])
@@ -366,7 +277,7 @@ def test_ctrl_c_as_soon_as_there_is_a_file_leaves_none(tmp_path, monkeypatch):
         assert len(list(tmp_path.iterdir())) == 1
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bitmix.atomic.open", opens_and_is_interrupted, raising=False)
+    monkeypatch.setattr("bitmix.support.atomic.open", opens_and_is_interrupted, raising=False)
     with pytest.raises(KeyboardInterrupt), atomic_write(tmp_path / "x.bits"):
         pass
     assert not list(tmp_path.iterdir())
@@ -387,7 +298,7 @@ def test_an_error_names_the_file_that_was_asked_for(call, tmp_path, monkeypatch)
     def denied(path, *_):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
-    place = ("bitmix.atomic.open", denied) if call == "open" else (os, "replace", denied)
+    place = ("bitmix.support.atomic.open", denied) if call == "open" else (os, "replace", denied)
     monkeypatch.setattr(*place, raising=False)
     with pytest.raises(PermissionError) as caught, atomic_write(tmp_path / "x.bits"):
         pass

@@ -1,4 +1,4 @@
-"""A slice of `benchmarks/cluster_faults.py`: each fault once, the rounds in turn."""
+"""Each fault of `cluster_faults.py` once, the rounds in turn."""
 
 import os
 import signal
@@ -6,12 +6,14 @@ import subprocess
 import sys
 
 import pytest
-from conftest import script
 
 pytest.importorskip("distributed")
-faults = script("benchmarks/cluster_faults.py")
+import cluster_faults as faults
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # Dask warns of what is broken on purpose
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.filterwarnings("ignore"),  # Dask warns of what is broken on purpose
+]
 POISONED = ["raises", "holds a 2", "lacks a column", "lacks a row", "is no array"]
 
 

@@ -1,30 +1,34 @@
-"""A slice of `fuzz.py`, and the inputs that it found."""
+"""A fixed number of inputs of `fuzz.py` for each target, and the inputs that broke a promise."""
 
 import io
 import json
 import struct
 import zipfile
+from itertools import islice
 
 import fuzz
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 import scipy.sparse
 from typer.testing import CliRunner
 
-from bitmix import BitMatrix, TemplateMixture, TwoRoundEM
+from bitmix import BitMatrix, TemplateMixture
 from bitmix.cli import app
-from bitmix.em import checkpoint as checkpoints
 from bitmix.errors import FileFormatError, InputError
+from bitmix.estimators.load import load_model
 from bitmix.features.images import read_grey
-from bitmix.models import load_model
 from bitmix.rows.files import open_table
 
+SLOW = {"command": 30, "zarr": 30, "input": 60}
 
+
+@pytest.mark.system
 @pytest.mark.parametrize("target", fuzz.TARGETS)
-def test_a_slice(target, monkeypatch):
+def test_some_inputs(target, monkeypatch):
     monkeypatch.setenv("BITMIX_KERNELS", "reference")
-    counts, broken = fuzz.campaign(target, seed=0, seconds=4, most=120)
+    counts, broken = fuzz.campaign(target, islice(fuzz.inputs(target, 0), SLOW.get(target, 120)))
     assert not broken, "\n".join(trace for _, trace in broken.values())
     assert counts["value"] > 0
     assert counts["refused"] > 0
@@ -33,7 +37,7 @@ def test_a_slice(target, monkeypatch):
 def test_the_oracle_sees_what_is_wrong(tmp_path, monkeypatch):
     def target(doing):
         monkeypatch.setitem(fuzz.TARGETS, "csv", doing)
-        counts, broken = fuzz.campaign("csv", seed=0, seconds=9, most=1)
+        counts, broken = fuzz.campaign("csv", [b"a,b\n0,1\n"])
         assert counts == {"broken": 1}
         return next(iter(broken))
 
@@ -93,10 +97,11 @@ def test_sparse_matrices_that_lie(tmp_path):
         open_table(sparse(path, shape=np.array(3))).read()
     scipy.sparse.save_npz(path, scipy.sparse.csr_array(np.eye(3, dtype=np.uint8)))
     with np.load(path) as arrays:
-        members = {**arrays, "indptr": np.array([0, np.nan, 2, 3])}
-    np.savez(path, **members)
-    with pytest.raises(FileFormatError, match="damaged"):
-        open_table(path).read()
+        members = dict(arrays)
+    for pointers in ([0, np.nan, 2, 3], [0, 2**40, 0, -1]):  # of the second SciPy checks nothing
+        np.savez(path, **{**members, "indptr": np.array(pointers)})
+        with pytest.raises(FileFormatError, match="damaged"):
+            open_table(path).read()
 
 
 def test_an_archive_whose_directory_points_before_its_start(tmp_path):
@@ -155,13 +160,18 @@ def with_header(data, change):
         lambda header: header["fitted"].update(n_seeds_=float("inf")),
         lambda header: header["history"][0].update(n_templates=float("inf")),
         lambda header: header["history"][0].update(log_likelihood=10**400),
-        lambda header: header["fitted"].update(noise_=10**400),
     ],
 )
 def test_model_headers_that_lie(change, tmp_path):
     data = with_header(fuzz.models()[0], change)
     with pytest.raises(FileFormatError):
         load_model(fuzz.put(tmp_path / "model", data))
+
+
+def categories_of_tuples():
+    cells = np.array([[0, 0], [0, 1], [1, 1]], dtype=object)
+    cells[0, 0] = (1, 2)
+    return pd.DataFrame(cells).astype("category")
 
 
 @pytest.mark.parametrize(
@@ -172,12 +182,13 @@ def test_model_headers_that_lie(change, tmp_path):
         (np.ma.masked_array([[0, [1]], [1, 0]], [[1, 0], [0, 0]], dtype=object), {}, "list at row"),
         (np.ma.masked_array(np.zeros((2, 2), "i4,f4")), {}, "X must hold 0 and 1"),
         (np.ma.masked_array(np.zeros((2, 2), "i4,f4"), mask=True), {}, "X must hold 0 and 1"),
+        (categories_of_tuples(), {}, "pandas makes no array of it"),
         (np.eye(3), {"sample_weight": "cell"}, "sample_weight must be 3 numbers"),
         (np.eye(3), {"sample_weight": [{}, 1, 1]}, "sample_weight must be 3 numbers"),
         (np.eye(3), {"sample_weight": [10**400, 1, 1]}, "sample_weight must be 3 numbers"),
     ],
 )
-def test_tables_in_odd_dress(X, more, says):
+def test_odd_tables(X, more, says):
     with pytest.raises(InputError, match=says):
         TemplateMixture(1).fit(X, **more)
 
@@ -215,15 +226,3 @@ def test_whatever_an_image_raises_is_ours(tmp_path, monkeypatch):
     monkeypatch.setattr("PIL.ImageOps.exif_transpose", fails)
     with pytest.raises(InputError, match="not an image or is damaged"):
         read_grey(path, (24, 24))
-
-
-def test_sums_that_no_rows_can_have_are_not_believed(tmp_path):
-    """With a right hash, but other numbers: they would lead to means that are no numbers."""
-    X, _, data = fuzz.checkpointed()
-    payloads = fuzz._records(data)
-    size = int.from_bytes(payloads[1][:8], "little")
-    payloads[1] = payloads[1][: 8 + size] + bytes(len(payloads[1]) - 8 - size)
-    path = tmp_path / "c"
-    fuzz.put(path, checkpoints.MAGIC + b"".join(map(checkpoints._record, payloads)))
-    with pytest.raises(FileFormatError, match="damaged: remove it"):
-        TwoRoundEM(2, n_seeds=4, random_state=0).fit(X, checkpoint=path)

@@ -15,7 +15,7 @@ from bitmix.errors import InputError
 from bitmix.kernels import fixed, reference
 from bitmix.kernels.bits import pack, padding_is_zero, unpack
 from bitmix.kernels.exact import product as exact_product
-from bitmix.mixture import Mixture
+from bitmix.models.mixture import Mixture
 
 compiled = pytest.importorskip("bitmix.kernels.compiled", reason="numba is missing")
 

@@ -7,6 +7,7 @@ import scipy.sparse
 from bitmix import BitMatrix
 from bitmix.errors import InputError
 from bitmix.metrics import (
+    cluster_means,
     conditional_entropy,
     conditional_purity,
     excess_error,
@@ -44,6 +45,16 @@ def test_recovery_is_exact_and_up_to_order():
     assert not templates_recovered([[1, 1, 0], [0, 0, 1]], P)
 
 
+def test_cluster_means_by_hand():
+    rows = np.array([[1, 0, 1], [1, 1, 0], [0, 0, 1]], dtype=np.uint8)
+    means = [[1, 0.5, 0.5], [0, 0, 0], [0, 0, 1]]  # no row has label 1
+    for same in (rows, rows.tolist(), scipy.sparse.csr_array(rows), BitMatrix.from_dense(rows)):
+        assert cluster_means(same, [0, 0, 2], 3).tolist() == means
+    for labels in ([0, 0], [0, 0, 3], [0, -1, 0]):
+        with pytest.raises(InputError, match="labels must be 3 of the numbers 0 … 2"):
+            cluster_means(rows, labels, 3)
+
+
 def test_excess_error_by_hand():
     X = BitMatrix.from_dense([[0, 0, 0, 0], [0, 0, 0, 1], [1, 1, 1, 1], [1, 1, 1, 1]])
     labels = [0, 0, 1, 1]
@@ -65,7 +76,7 @@ def test_bad_input_is_named():
         templates_recovered([[0.9, 0.1]], [[1, 0]])
     with pytest.raises(InputError, match="0 and 1"):
         templates_recovered([[256, 0]], [[0, 0]])
-    with pytest.raises(InputError, match="columns"):
+    with pytest.raises(InputError, match="must have the 3 columns of truth, got 2"):
         templates_recovered([[1, 0]], [[1, 0, 1]])
     with pytest.raises(InputError, match="one shape"):
         excess_error([[1, 0]], [[1, 0], [0, 1]], np.eye(2), [0, 1])

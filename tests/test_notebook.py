@@ -15,6 +15,7 @@ from bitmix import BitMatrix, TemplateMixture, TwoRoundEM, select_components  # 
 from bitmix.datasets import make_templates, sample_mixture, sketch_dogs  # noqa: E402
 from bitmix.features import Alphabet, GaborSketch  # noqa: E402
 from bitmix.plots import near_square, plot_domain, plot_margins, plot_templates  # noqa: E402
+from bitmix.theory import Plan, limit  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def test_a_picture_is_nearly_square_and_holds_all(n):
     down, across = near_square(n)
     assert down * across >= n
     assert down * across - n < across
-    assert across <= 17 * down
+    assert across <= 2 * down + 1
 
 
 def test_margins_are_counted(model, X):
@@ -71,12 +72,43 @@ def test_margins_are_counted(model, X):
     share = np.mean(model.margins(X) >= math.log(20))
     assert f"{share:.0%}" in ax.get_title()
     assert plot_margins(model, X).figure is not ax.figure
-    with pytest.raises(ValueError, match="nothing to be unsure of"):
+    with pytest.raises(ValueError, match="a model with one template has no margins"):
         plot_margins(TemplateMixture(1, random_state=0).fit(X), X)
 
 
-def test_the_domain_needs_no_axes():
-    assert plot_domain(q=0.1).get_xlabel() == "rows m"
+def test_the_domain_is_what_the_planner_says(monkeypatch):
+    """With a planner that answers at once; it finds nothing below 100 rows."""
+    asked = []
+
+    def planner(unknown, **point):
+        asked.append((unknown, point))
+        value = None if point["m"] < 100 else 10.0 * point["m"]
+        return Plan(unknown, point["method"], value, "")
+
+    monkeypatch.setattr("bitmix.plots.plan", planner)
+    ax = plot_domain(q=0.1, k=3, c=0.5, w_min=0.2, reading="printed")
+    theorem, certificate, limits = ax.get_lines()
+    for line in (theorem, certificate):
+        x, y = line.get_data()
+        assert x.min() >= 100
+        np.testing.assert_array_equal(y, 10 * x)
+    assert {unknown for unknown, _ in asked} == {"n"}
+    assert {point["method"] for _, point in asked} == {"theorem", "certificate"}
+    wanted = {"q": 0.1, "k": 3, "c": 0.5, "w_min": 0.2, "reading": "printed", "pruning": "l1"}
+    assert all(wanted.items() <= point.items() for _, point in asked)
+    m, n = (values[-1] for values in limits.get_data())
+    at = [limit(round(n * x), int(m), 1, 0.1, 0, [1.0]).recovery_masks for x in (0.99, 1.01)]
+    assert at[0] > 0.9 > at[1]  # δ = .1: about so many columns can be recovered, and no more
+
+
+def test_the_domain_over_weights_needs_columns_and_may_be_empty(monkeypatch):
+    monkeypatch.setattr(
+        "bitmix.plots.plan", lambda unknown, **_: Plan(unknown, "theorem", None, "")
+    )
+    labels = plot_domain(q=0.1, over="w_min", n=200).get_legend_handles_labels()[1]
+    assert [label.endswith(": nowhere") for label in labels] == [True, True, False]
+    with pytest.raises(ValueError, match="to draw c over w_min give n"):
+        plot_domain(q=0.1, over="w_min")
 
 
 def test_values_show_themselves(model, X, tmp_path):

@@ -1,4 +1,4 @@
-"""A bar on a terminal, nothing elsewhere."""
+"""Progress is shown on a terminal, and only if it is switched on."""
 
 import os
 import select
@@ -6,26 +6,34 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from bitmix.progress import meter, progress
+from bitmix import ClassicEM, TemplateMixture, TwoRoundEM, select_components
+from bitmix.errors import ColumnWarning
+from bitmix.rows.files import open_table
+from bitmix.support.progress import _switch as progress_switch
+from bitmix.support.progress import hidden, meter, progress, shown
 
 pty = pytest.importorskip("pty")
 pytest.importorskip("rich")
 
-SWEEP = ("reproduce", "fig6", "--runs", "2000", "--jobs", "1", "--out", "results")
+ROOT = Path(__file__).parents[1]
 
 
 class OnTerminal:
-    """A bitmix command whose standard error is a terminal of its own."""
+    """The reproduction of Figure 6, with a terminal of its own as standard error."""
 
-    def __init__(self, *args, folder):
+    def __init__(self, *args):
+        pytest.importorskip("reproduction", reason="a source package does not hold it")
         ours, theirs = pty.openpty()
         self._shown, self._terminal = "", ours
         env = {**os.environ, "TERM": "xterm"}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "bitmix", *args], cwd=folder, env=env,
+            [sys.executable, "-m", "reproduction", "fig6", *map(str, args)], cwd=ROOT, env=env,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, text=True,
         )  # fmt: skip
         os.close(theirs)
@@ -49,8 +57,9 @@ class OnTerminal:
         return out, self._shown
 
 
+@pytest.mark.system
 def test_a_sweep_shows_how_far_it_is_and_stops_at_ctrl_c(tmp_path):
-    sweep = OnTerminal(*SWEEP, folder=tmp_path)
+    sweep = OnTerminal("--runs", "2000", "--jobs", "1", "--out", tmp_path)
     assert sweep.wait_for("left:")
     assert sweep.wait_for("/")
     sweep.process.send_signal(signal.SIGINT)
@@ -58,12 +67,13 @@ def test_a_sweep_shows_how_far_it_is_and_stops_at_ctrl_c(tmp_path):
     assert sweep.process.returncode == 130
     assert "left:" not in out
     assert "Traceback" not in shown
-    assert not list(tmp_path.glob("results/*.csv"))  # nothing half-drawn
+    assert not list(tmp_path.glob("*.csv"))  # nothing half-drawn
 
 
+@pytest.mark.system
 def test_a_bar_is_gone_when_the_work_is_done(tmp_path):
     """The terminal is left with what was printed: the cursor is back, the line of the bar empty."""
-    done = OnTerminal("reproduce", "fig6", "--quick", "--runs", "2", "--out", "r", folder=tmp_path)
+    done = OnTerminal("--quick", "--runs", "2", "--out", tmp_path)
     out, shown = done.end()
     assert done.process.returncode == 0
     assert "left:" in shown
@@ -72,15 +82,99 @@ def test_a_bar_is_gone_when_the_work_is_done(tmp_path):
 
 
 def test_nothing_is_shown_where_nobody_looks(capfd):
-    assert list(progress(iter("abc"), "letters")) == ["a", "b", "c"]
-    with meter("rows", 10) as tell:
-        tell(5, "halfway")
+    with shown():
+        assert list(progress(iter("abc"), "letters")) == ["a", "b", "c"]
+        with meter("rows", 10) as show:
+            show(5, "halfway")
     assert capfd.readouterr() == ("", "")
 
 
-def test_values_pass_through_a_bar(capfd, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes standard error for a terminal
-    assert list(progress(iter("abc"), "letters", total=3)) == ["a", "b", "c"]
-    out, shown = capfd.readouterr()
+@pytest.fixture
+def terminal(monkeypatch):
+    """rich takes standard error for a terminal, and every pass is long enough for a bar."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    for limit in ("_LONG_WORK", "_BLOCK_WORK"):
+        monkeypatch.setattr(f"bitmix.rows.packed.{limit}", 1)
+    monkeypatch.setattr("bitmix.rows.files.table._LARGE", 1)
+
+
+def test_values_pass_through_a_bar(capfd, terminal):
+    with shown():
+        assert list(progress(iter("abc"), "letters", total=3)) == ["a", "b", "c"]
+    out, bars = capfd.readouterr()
     assert out == ""
-    assert "letters" in shown
+    assert "letters" in bars
+
+
+def test_one_bar_is_drawn_at_a_time(capfd, terminal):
+    """rich refuses a second one."""
+    with shown(), meter("outer", 2) as show:
+        assert list(progress("ab", "inner")) == ["a", "b"]
+        show(2, "")
+    with shown(), meter("next", 1) as show:
+        show(1, "")
+    bars = capfd.readouterr().err
+    assert "outer" in bars
+    assert "inner" not in bars
+    assert "next" in bars
+
+
+def test_the_switch_is_put_back():
+    for _ in range(2):
+        with shown():
+            assert progress_switch.get()
+            with shown(False):
+                assert progress_switch.get()
+            with hidden():
+                assert not progress_switch.get()
+                with shown(True):
+                    assert progress_switch.get()
+            with hidden(False), ThreadPoolExecutor(1) as pool:
+                assert progress_switch.get()
+                assert not pool.submit(progress_switch.get).result()
+        assert not progress_switch.get()
+
+
+FITS = {
+    "TwoRoundEM": lambda X, **more: TwoRoundEM(2, n_seeds=9, random_state=0, **more).fit(X),
+    "ClassicEM": lambda X, **more: ClassicEM(2, max_iter=3, random_state=0, **more).fit(X),
+    "ClassicEM from init": lambda X, **more: ClassicEM(2, init=X[:2], **more).fit(X),
+    "TemplateMixture": lambda X, **more: TemplateMixture(2, random_state=0, **more).fit(X),
+    "select_components": lambda X, **more: select_components(
+        X, range(1, 5), TemplateMixture(random_state=0, **more)
+    ),
+    "stability": lambda X, **more: select_components(
+        X, [1, 2], TemplateMixture(n_init=1, random_state=0, **more), criterion="stability"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_a_fit_is_silent_unless_it_is_verbose(name, capfd, terminal, planted):
+    X = planted[0][:100].to_dense()
+    FITS[name](X)
+    assert capfd.readouterr() == ("", "")
+    FITS[name](X, verbose=True)
+    out, bars = capfd.readouterr()
+    assert out == ""
+    assert "rows" in bars or "templates" in bars
+    FITS[name](X)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_reading_is_silent_but_on_the_command_line(capfd, terminal, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"0,1\n" * 600_000)
+    with pytest.warns(ColumnWarning):
+        table = open_table(path)
+    assert len(table.read()) == 600_000
+    assert capfd.readouterr() == ("", "")
+    with shown():
+        table.read()
+    assert "reading rows.csv" in capfd.readouterr().err
+
+
+def test_verbose_is_kept_in_a_model(tmp_path):
+    model = TemplateMixture(1, verbose=True, random_state=0).fit(np.zeros((3, 4)))
+    model.save(tmp_path / "m")
+    assert TemplateMixture.load(tmp_path / "m").verbose is True

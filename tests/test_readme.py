@@ -1,17 +1,30 @@
-"""The examples of README and documentation run, and print what they say they print."""
+"""README and documentation: examples run, and numbers are those that the benchmarks printed."""
 
+import csv
 import re
+import sys
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command import bitmix as run_bitmix
 from PIL import Image
 
 import bitmix
+import bitmix.cli
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+
+
+def page(name):
+    return (ROOT / "docs" / f"{name}.rst").read_text()
+
+
+def python_blocks(name):
+    blocks = re.findall(r"code-block:: python\n\n((?:    .*\n|\n)+)", page(name))
+    return [re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in blocks]
 
 
 def test_readme_examples(tmp_path, monkeypatch, capsys):
@@ -28,27 +41,125 @@ def test_readme_examples(tmp_path, monkeypatch, capsys):
         assert line in printed
 
 
-@pytest.mark.parametrize("page", ["index", "first_steps", "images", "choosing", "report", "faq"])
-def test_examples_of_the_documentation(page, planted, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "name", ["index", "first_steps", "images", "choosing", "report", "faq", "paper_in_code"]
+)
+def test_examples_of_the_documentation(name, planted, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     y, x = np.mgrid[:60, :60]
-    for name, wave in (("flat", y), ("steep", x), ("slanted", x + y)):
-        (tmp_path / "photos" / name).mkdir(parents=True)
+    for folder, wave in (("flat", y), ("steep", x), ("slanted", x + y)):
+        (tmp_path / "photos" / folder).mkdir(parents=True)
         for i in range(6):
             grey = (127 + 120 * np.sin((wave + i) / 5.0)).astype(np.uint8)
-            Image.fromarray(grey).save(tmp_path / "photos" / name / f"{i}.png")
-    text = (ROOT / "docs" / f"{page}.rst").read_text()
-    blocks = re.findall(r"code-block:: python\n\n((?:    .*\n|\n)+)", text)
+            Image.fromarray(grey).save(tmp_path / "photos" / folder / f"{i}.png")
+    blocks = python_blocks(name)
     assert blocks
     names: dict[str, object] = {"X": planted[0]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for block in blocks:
-            exec(re.sub(r"^    ", "", block, flags=re.MULTILINE), names)
+            exec(block, names)
+
+
+def test_the_commands_of_the_first_steps_print_what_the_page_shows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys.modules["bitmix.cli.fit"], "MAX_COMPONENTS", 6)  # saves time
+    exec(python_blocks("first_steps")[0], {})
+    console = re.findall(r"code-block:: console\n\n((?:    .*\n)+)", page("first_steps"))
+    commands = [
+        command
+        for block in console
+        for command in re.split(r"^    \$ ", block, flags=re.MULTILINE)[1:]
+        if command.startswith("bitmix ")
+    ]
+    assert len(commands) == 4
+    for command in commands:
+        line, *shown = command.replace("\n    ", "\n").strip().split("\n")
+        done = run_bitmix(*line.split()[1:])
+        assert (done.returncode, done.stderr) == (0, "")
+        assert not shown or done.stdout.strip().split("\n") == shown
+
+
+# Numbers. `python benchmarks/NAME.py --results benchmarks/results/NAME.csv` stores what it prints.
+
+
+def results(name):
+    with (ROOT / "benchmarks" / "results" / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def table_row(*cells):
+    """A line of a table in README."""
+    return re.sub(" +", " ", f"| {' | '.join(cells)} |")
+
+
+def test_seconds_are_those_of_the_benchmark():
+    seconds = {
+        (int(row["rows"]), row["method"]): float(row["seconds"]) for row in results("ratios")
+    }
+    methods = list(dict.fromkeys(method for _, method in seconds))
+    ours = [f"`{method}`" for method in methods[:2]]
+    assert table_row("rows", *ours, *methods[2:]) in README
+    for m in sorted({m for m, _ in seconds}):
+        times = [seconds.get((m, method)) for method in methods]
+        cells = [
+            "–" if time is None else f"{time:.{0 if time >= 10 else 1 if time >= 1 else 2}f}"
+            for time in times
+        ]
+        assert table_row(f"{m:,}", *cells) in README
+    for m in (20_000, 200_000):
+        ratio = seconds[m, "KMeans(n_init=1)"] / seconds[m, "TemplateMixture"]
+        text = rf"{m:,} rows.*? {float(f'{ratio:.2g}'):.0f} times"
+        assert re.search(text, page("faq"), flags=re.DOTALL)
+    assert f"takes {seconds[1_000_000, 'TemplateMixture']:.2f} s" in page("faq")
+
+
+def test_scores_of_real_tables_are_those_of_the_benchmark():
+    for row in results("tables"):
+        cells = [
+            row[name].removeprefix("0").replace("-", "−")
+            for name in ("purity", "entropy", "log_likelihood_per_row", "seconds")
+        ]
+        assert all(cell in page("choosing") for cell in cells)
+        if row["table"] == "digits":
+            assert table_row(f"`{row['method']}`", *cells[:3]) in README
+
+
+def test_memory_is_the_same_in_readme_and_questions():
+    for text in ("256 MB", "the fit takes 11 MB more"):
+        assert text in " ".join(README.split())
+        assert text in " ".join(page("faq").split())
+
+
+def test_certificates_were_counted_as_the_documentation_prints():
+    fits, wrong, issued, issued_wrong = re.search(
+        r"all +(\d+) +(\d+) +(\d+) +(\d+)", page("certificates")
+    ).groups()
+    text = " ".join(README.split())
+    assert f"In {int(fits):,} simulated fits, {wrong} of them wrong, {issued} certificates" in text
+    assert issued_wrong == "0"
+    assert "none of them was wrong" in text
+
+
+@pytest.mark.parametrize("name", ["README", "index", "first_steps", "faq"])
+def test_large_fits_are_said_to_search_in_a_sample(name):
+    text = " ".join((README if name == "README" else page(name)).split())
+    assert re.search(r"sample", text)
+    assert re.search(r"(over|through) all rows", text)
+    if name != "index":
+        assert "4,096 rows" in text
+
+
+def test_files_that_are_named_exist():
+    """``em/seeds.py`` is a file of the package, ``benchmarks/trust.py`` one of the repository."""
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.rst"))):
+        for name in re.findall(r"`([\w/]+\.py)\b", page.read_text()):
+            places = (ROOT / name, ROOT / "src" / "bitmix" / name)
+            assert any(place.exists() for place in places), f"{page.name} names {name}"
 
 
 def test_every_public_name_is_in_the_reference():
-    listed = set((ROOT / "docs" / "api.rst").read_text().split())
+    listed = set(page("api").split())
     for module in (bitmix.datasets, bitmix.features, bitmix.plots, bitmix.report, bitmix.theory):
         assert set(module.__all__) <= listed, module.__name__
     own = {name for name in bitmix.__all__ if isinstance(getattr(bitmix, name), type)}

@@ -9,11 +9,11 @@ from conftest import random_bits
 
 from bitmix import select_components
 from bitmix.datasets import make_templates, sample_mixture
+from bitmix.em.search import TemplateFit
 from bitmix.em.step import Statistics
-from bitmix.em.template import TemplateFit
 from bitmix.errors import InputError
-from bitmix.noisy import NoisyTemplates
-from bitmix.select import _brevity, template_nats
+from bitmix.estimators.select import _brevity, template_nats
+from bitmix.models.mixture import NoisyTemplates
 
 
 def planted(k, q, seed, n=300, m=None):

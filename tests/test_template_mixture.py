@@ -13,17 +13,16 @@ from scipy.special import logsumexp
 
 from bitmix import BitMatrix, TemplateMixture
 from bitmix.datasets import make_templates, sample_mixture
-from bitmix.em import noise, seeds, starts, step
+from bitmix.em import noise, prune, seeds, step
+from bitmix.em.search import SeededRound, Settings, fewer, fit_templates, merged
 from bitmix.em.step import Statistics, expect, leads
-from bitmix.em.template import SeededRound, Settings, fewer, fit_templates, merged
 from bitmix.errors import DuplicateTemplatesWarning, InputError
+from bitmix.estimators.load import load_model
 from bitmix.kernels import backend, fixed
 from bitmix.metrics import templates_recovered
-from bitmix.models import load_model
-from bitmix.noisy import NOISE_MODELS, NoisyTemplates, noise_shape
-from bitmix.randomness import stream
+from bitmix.models.mixture import NOISE_MODELS, NoisyTemplates, noise_shape
 from bitmix.rows import as_rows
-from bitmix.rows.protocol import as_incomplete_rows
+from bitmix.support.randomness import stream
 
 TRUTH = make_templates(3, 150, separation=0.3, random_state=4)
 RNG = np.random.default_rng(8)
@@ -100,11 +99,11 @@ def test_missing_cells_leave_out_their_factor(model, kernels):
     rng = np.random.default_rng(4)
     bits, known = rng.integers(2, size=(40, 70)), rng.random((40, 70)) < 0.7
     known[5] = False
-    rows = as_incomplete_rows(bits, mask=~known)
+    rows = as_rows(bits, mask=~known, missing=True)
     found = expect(rows, mixture)
     assert abs(found.log_likelihood - exact_log_likelihoods(mixture, bits, known).sum()) < 1e-4
-    other = as_incomplete_rows(
-        np.where(known, bits, 1 - bits), mask=~known
+    other = as_rows(
+        np.where(known, bits, 1 - bits), mask=~known, missing=True
     )  # what lies under a mask
     assert expect(other, mixture).same_as(found)
 
@@ -169,8 +168,8 @@ def test_the_m_step_is_the_best_there_is(model):
 def test_weighted_rows_are_repeated_rows(model, kernels):
     bits = random_bits(40, 90, 1).to_dense()
     weights = np.random.default_rng(2).integers(0, 4, 40)
-    once = as_incomplete_rows(bits, sample_weight=weights)
-    often = as_incomplete_rows(np.repeat(bits, weights, axis=0))
+    once = as_rows(bits, sample_weight=weights, missing=True)
+    often = as_rows(np.repeat(bits, weights, axis=0), missing=True)
     mixture = random_mixture(model, 3, 90, 3)
     for (a, sa), (b, sb) in itertools.islice(
         zip(em_steps(once, mixture, model), em_steps(often, mixture, model), strict=True), 5
@@ -221,7 +220,7 @@ def test_a_row_of_which_nothing_is_known_gets_the_prior():
 def test_only_template_mixture_takes_nan():
     from bitmix import TwoRoundEM
 
-    with pytest.raises(InputError, match="NaN at row 0"):
+    with pytest.raises(InputError, match="missing cell .* at row 0"):
         TwoRoundEM().fit([[np.nan, 1.0], [0.0, 1.0]])
 
 
@@ -242,8 +241,13 @@ def test_planted_templates_and_noise_are_found(model):
     order = [int(np.flatnonzero((t == TRUTH).all(axis=1))[0]) for t in fit.templates_]
     assert (np.array(order)[fit.predict(X)] == labels).mean() > 0.99
     planted = np.broadcast_to(NOISES[model], (3, 150))[order]
-    found = np.broadcast_to(fit._noise, (3, 150))
-    rows = 450 * fit.weights_[:, None] * (150 / fit._noise.shape[1]) * (3 / fit._noise.shape[0])
+    found = np.broadcast_to(fit.mixture_.noise, (3, 150))
+    rows = (
+        450
+        * fit.weights_[:, None]
+        * (150 / fit.mixture_.noise.shape[1])
+        * (3 / fit.mixture_.noise.shape[0])
+    )
     assert np.all(np.abs(found - planted) < 6 * np.sqrt(0.25 * 0.75 / rows) + 1 / rows)
     assert fit.converged_
     assert 1 <= fit.n_agreeing_ <= fit.n_starts_ <= (20 if model == "cell" else 10)
@@ -290,7 +294,7 @@ def test_sampling_from_a_fit_gives_its_noise():
     bits = rows.to_dense()
     for i in range(3):
         mine = bits[labels == i]
-        p = fit._mixture.probabilities[i]
+        p = fit.mixture_.probabilities[i]
         assert np.all(np.abs(mine.mean(axis=0) - p) < 6 * np.sqrt(p * (1 - p) / len(mine)) + 1e-3)
 
 
@@ -314,7 +318,7 @@ def test_same_bits_on_any_back_end_and_any_threads(monkeypatch):
         for model in ("shared", "cell"):
             fit = TemplateMixture(4, noise_model=model, random_state=1).fit(X)
             results.append(
-                (model, fit.means_.tobytes(), fit._noise.tobytes(), fit.weights_.tobytes())
+                (model, fit.means_.tobytes(), fit.mixture_.noise.tobytes(), fit.weights_.tobytes())
             )
     assert len(set(results)) == 2
 
@@ -328,7 +332,7 @@ def test_too_many_components_are_reported_not_nan():
         assert fit.duplicates_
         assert np.isfinite(fit.score(X))
         assert np.isfinite(fit.predict_proba(X)).all()
-        assert np.all((fit._noise > 0) & (fit._noise <= 0.5))
+        assert np.all((fit.mixture_.noise > 0) & (fit.mixture_.noise <= 0.5))
 
 
 @pytest.mark.filterwarnings("ignore::bitmix.errors.BitmixWarning")
@@ -347,8 +351,8 @@ def test_odd_tables(X, model):
 def test_distances_are_expected_hamming_distances():
     rng = np.random.default_rng(0)
     means = rng.random((6, 500))
-    distances = starts.Distances(means, np.full(6, 8 << 30), 1 << 30)
-    found = np.array([distances.of(i, debiased=False) for i in range(6)])
+    distances = prune.ExpectedHamming(means, np.full(6, 8 << 30), 1 << 30)
+    found = np.array([distances.to(i, debiased=False) for i in range(6)])
     exact = np.array([[(s * (1 - t) + t * (1 - s)).sum() for t in means] for s in means])
     np.fill_diagonal(exact, 0)
     scale = exact[0, 1] / found[0, 1]
@@ -361,11 +365,10 @@ def test_debiased_distances_estimate_those_of_the_templates():
     templates = make_templates(2, 2000, separation=0.05, random_state=0)
     estimates = []
     for seed in range(60):
-        X, labels = sample_mixture(templates, [0.5, 0.5], 0.2, 20, random_state=seed)
         labels = np.arange(20) % 2
         bits = templates[labels] ^ (np.random.default_rng(seed).random((20, 2000)) < 0.2)
         means = np.array([bits[labels == i].mean(axis=0) for i in (0, 1)])
-        found = starts.Distances(means, np.full(2, 10 << 30), 1 << 30).of(0, debiased=True)[1]
+        found = prune.ExpectedHamming(means, np.full(2, 10 << 30), 1 << 30).to(0, debiased=True)[1]
         estimates.append(found / 2.0 ** (2 * min(20, (52 - 11) // 2)))
     error = np.std(estimates) / np.sqrt(60)
     assert abs(np.mean(estimates) - 36) < 6 * error
@@ -378,10 +381,10 @@ def test_starts_prefer_the_far_and_heavy():
     apart = np.where(np.arange(9)[:, None] // 3 == np.arange(9)[None] // 3, 0, 1000)
     rng = np.random.default_rng(0)
     for _ in range(50):
-        chosen = starts.spread(apart.__getitem__, np.full(9, 5 << 30), 3, rng)
+        chosen = prune.spread(apart.__getitem__, np.full(9, 5 << 30), 3, rng)
         assert sorted(c // 3 for c in chosen) == [0, 1, 2]
     nowhere = np.zeros(4, dtype=np.int64)
-    chosen = starts.spread(lambda i: nowhere, np.full(4, 1 << 30), 4, rng)
+    chosen = prune.spread(lambda i: nowhere, np.full(4, 1 << 30), 4, rng)
     assert sorted(chosen) == [0, 1, 2, 3]
 
 
@@ -402,8 +405,8 @@ def test_starts_prefer_the_far_and_heavy():
         ({"round_one_rows": 0}, {}, "round_one_rows"),
         ({"round_one_rows": 1}, {}, "round_one_rows must be at least 2"),
         ({"min_weight": 0.9}, {}, "min_weight"),
-        ({}, {"sample_weight": [1, 2]}, "one a row"),
-        ({}, {"sample_weight": [1, -2, 1, 1]}, "from 0, got -2"),
+        ({}, {"sample_weight": [1, 2]}, "one per row"),
+        ({}, {"sample_weight": [1, -2, 1, 1]}, "not negative, got -2"),
         ({}, {"sample_weight": [1, np.nan, 1, 1]}, "for row 1"),
         ({}, {"sample_weight": np.zeros(4)}, "must not be zero"),
         ({}, {"sample_weight": np.full(4, 1e12)}, "scale it down"),
@@ -424,8 +427,8 @@ def test_values_that_are_not_bits_are_still_refused():
 
 
 def test_damaged_noise_is_refused(tmp_path):
-    from bitmix import modelfile
     from bitmix.errors import FileFormatError
+    from bitmix.models import file as modelfile
 
     X, _ = sampled("feature")
     fit = TemplateMixture(3, noise_model="feature", random_state=0).fit(X)
@@ -436,7 +439,7 @@ def test_damaged_noise_is_refused(tmp_path):
         with pytest.raises(FileFormatError, match="damaged"):
             TemplateMixture.load(tmp_path / "b.model")
     modelfile.write(tmp_path / "b.model", header, {**arrays, "means": arrays["means"][:, :9]})
-    with pytest.raises(FileFormatError, match="means must be"):
+    with pytest.raises(FileFormatError, match="means must have"):
         TemplateMixture.load(tmp_path / "b.model")
 
 
@@ -457,7 +460,7 @@ def test_leads_are_what_leaving_out_costs():
     """Far apart, a row without its template goes to the second best, and loses the lead."""
     X, labels = sampled("shared")
     fit = TemplateMixture(3, random_state=0).fit(X)
-    lead = leads(X, fit._mixture.scores())
+    lead = leads(X, fit.mixture_.scores())
     margins = fit.margins(X)
     found = fit.predict(X)
     expected = [np.floor(margins[found == i]).sum() for i in range(3)]
@@ -467,7 +470,7 @@ def test_leads_are_what_leaving_out_costs():
 def test_components_too_many_are_left_out_again():
     X, _ = sampled("shared")
     rng = stream(0, "seeds")
-    settings = Settings.checked("shared", 10, 200, 1e-5)
+    settings = Settings("shared", 10, 200, 1e-5)
     seeded = SeededRound.of(X, 40, rng)
     many = fit_templates(X, 6, seeded, settings, rng)
     few = fewer(X, many, 3, settings)
@@ -489,7 +492,7 @@ def test_a_constant_column_of_many_rows_keeps_its_noise_off_zero():
     c = 10**8
     statistics = Statistics(c, np.array([c << 30]), np.array([[c << 30, 0, (c // 2) << 30]]), 0)
     found = noise.maximise(statistics, "cell", np.zeros((1, 3), dtype=np.uint8))
-    found.checked()
+    NoisyTemplates.from_arrays(found.arrays())
     assert found.noise[0, 0] == pytest.approx(found.noise[0, 1], rel=1e-12)
     assert 0 < found.noise[0, 0] < 1e-15
     assert found.templates.tolist() == [[1, 0, 0]]
@@ -511,20 +514,20 @@ def test_weights_that_are_small_are_not_lost():
     """Normalised to a sum of 1, as some tools have them."""
     X, _ = sampled("shared", 300)
     weights = np.random.default_rng(0).uniform(0.5, 1.5, 300)
-    rows = as_incomplete_rows(X, sample_weight=weights / weights.sum())
-    counts = rows._wide.words[:, -1].astype(float)
+    rows = as_rows(X, sample_weight=weights / weights.sum(), missing=True)
+    counts = rows.layout.weights(rows.map_rows(np.copy)).astype(float)
     assert np.allclose(counts / counts.sum(), weights / weights.sum(), rtol=1e-4)
-    with pytest.raises(InputError, match="must sum to 1 at least, got 0.5"):
+    with pytest.raises(InputError, match="sum must be at least 1, got 0.5"):
         TemplateMixture(3).fit(X, sample_weight=0.5 * weights / weights.sum())
 
 
 def test_the_debiased_distance_knows_what_a_row_weighs():
     means = np.random.default_rng(0).random((4, 50))
     mass = np.array([3, 4, 5, 6]) << 30
-    plain = starts.Distances(means, mass, 1 << 30)
-    scaled = starts.Distances(means, mass << 16, 1 << 46)
+    plain = prune.ExpectedHamming(means, mass, 1 << 30)
+    scaled = prune.ExpectedHamming(means, mass << 16, 1 << 46)
     for i in range(4):
-        assert np.array_equal(plain.of(i, debiased=True), scaled.of(i, debiased=True))
+        assert np.array_equal(plain.to(i, debiased=True), scaled.to(i, debiased=True))
 
 
 def test_starts_that_stand_at_once_and_agree_are_few():
@@ -547,15 +550,15 @@ def test_mean_scores_are_means_of_scores(weighted, missing):
     X, _ = sampled("shared", 200)
     weights = rng.integers(1, 9, size=200)
     mask = rng.random(X.shape) < 0.2
-    rows = as_incomplete_rows(
-        X, sample_weight=weights if weighted else None, mask=mask if missing else None
+    rows = as_rows(
+        X, sample_weight=weights if weighted else None, mask=mask if missing else None, missing=True
     )
     plain = as_rows(X)
     mixture = seeds.pick(plain, 9, rng, None)
     for model in (mixture, replace(mixture, means=0.1 + 0.8 * mixture.means)):
         scores = model.scores(missing=missing)
-        packed = rows._wide if weighted or missing else rows
-        words, counts = step._split(packed.words, rows.layout)
+        packed = rows.map_rows(np.copy)
+        words, counts = rows.layout.scored(packed), rows.layout.weights(packed)
         exact = [
             sum(int(c) * int(s) for c, s in zip(counts, column, strict=True)) / int(counts.sum())
             for column in scores(words).T
@@ -564,7 +567,7 @@ def test_mean_scores_are_means_of_scores(weighted, missing):
 
 
 def test_a_component_without_weight_stays_without_when_cooled():
-    from bitmix.em.template import _cooled
+    from bitmix.em.search import _cooled
 
     rows = random_bits(200, 20, 0)
     templates = rows.to_dense()[:2]

@@ -3,26 +3,28 @@
 import json
 import math
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.spatial.distance import cdist
 from simulate import events, templates_at
 
-from bitmix import TwoRoundEM, theory
+from bitmix import BitMatrix, TwoRoundEM, theory
 from bitmix.datasets import make_templates, sample_mixture
 from bitmix.em.seeds import noise_of
 from bitmix.em.step import em_step
 from bitmix.kernels import backend
 from bitmix.kernels.bits import pack
 from bitmix.metrics import templates_recovered
-from bitmix.mixture import Mixture
-from bitmix.randomness import stream
-from bitmix.theory import certificate, guarantee, limit, plan, tails
+from bitmix.models.mixture import Mixture
+from bitmix.support.randomness import stream
+from bitmix.theory import certificate, guarantee, limit, plan
 from bitmix.theory import events as proof
 from bitmix.theory import propositions as prop
-from bitmix.theory.limit import pair_error, vote_error
+from bitmix.theory.limit import pair_error
 
 REFERENCE = Path(__file__).parent / "data" / "guarantee.json"
 POINT = ("n", "m", "k", "q", "c", "w_min", "delta", "epsilon")
@@ -48,7 +50,7 @@ def test_reference_values():
         "C3": "C3_rhs_c",
     }
     for row in rows:
-        for reading, name in (("printed", "stated"), ("corrected", "corrected"), ("kl", "kl")):
+        for reading, name in (("printed", "stated"), ("corrected", "corrected")):
             g = guarantee(*(row[x] for x in POINT), reading=reading)
             close(g.n_seeds, row["l"])
             close(g.B, row["B"])
@@ -57,34 +59,18 @@ def test_reference_values():
                 close(g.conditions[condition].needs, row[key])
             close(g.failure_probability, row[f"thm2_fail_{name}"])
             assert g.holds == row[f"{name}_ok"]
-            if reading != "kl":
-                suffix = "_corrected" if reading == "corrected" else ""
-                close(g.conditions["4"].needs, row[f"cond4_rhs_n{suffix}"])
+            suffix = "_corrected" if reading == "corrected" else ""
+            close(g.conditions["4"].needs, row[f"cond4_rhs_n{suffix}"])
 
 
-# worked out by hand from the formulas of the paper, at q = .1, c = 1, n = 10,000, m = 300, w = .5
-def test_guarantee_by_hand():
-    g = guarantee(10_000, 300, 2, 0.1, 1.0, 0.5, reading="printed")
-    l = 8 * math.log(40)
-    assert g.n_seeds == pytest.approx(l)
-    assert pytest.approx(0.4 * math.log(1 / (0.9 * (0.4 + math.sqrt(0.1))))) == g.B
-    assert g.conditions["2"].needs == pytest.approx(8 * l)
-    assert g.conditions["C3"].needs == pytest.approx(0.4 + 8 * math.sqrt(0.6 * l / 10_000))
-    assert g.failure_terms["no cluster seeded too often"] == pytest.approx(2 * 40 ** (1 / 3))
-    mended = guarantee(10_000, 300, 2, 0.1, 1.0, 0.5)
-    assert mended.failure_terms["no cluster seeded too often"] == pytest.approx(2 / 40)
-    assert mended.holds
-    assert mended.failure_probability < 0.1
-
-
-@pytest.mark.parametrize("reading", ["printed", "corrected", "kl"])
+@pytest.mark.parametrize("reading", ["printed", "corrected"])
 @pytest.mark.parametrize("q", [0.2009, 0.205, 0.21, 0.3, 0.49])
 def test_nothing_holds_without_B(reading, q):
     """For q in (.2008, .2128) the printed conditions pass literally with B < 0."""
     assert not guarantee(10**9, 10**6, 2, q, 1.0, 0.5, 0.1, 0.1, reading=reading).holds
 
 
-@pytest.mark.parametrize("reading", ["printed", "corrected", "kl"])
+@pytest.mark.parametrize("reading", ["printed", "corrected"])
 @pytest.mark.parametrize("n", [1, 10**9])
 @pytest.mark.parametrize("m", [1, 10**9])
 @pytest.mark.parametrize("q", [1e-12, 0.2, 0.4999])
@@ -193,67 +179,109 @@ def test_initialisation(w):
     """Proposition 6 against the exact binomial for one cluster, times k."""
     l = math.ceil(4 / w * math.log(20 / w))
     bound = prop.initialisation(l, 1, w)
-    assert stats.binom.cdf(1, l, w) <= bound["fewer than two"]
-    assert stats.binom.sf(math.floor(15 / 8 * l * w), l, w) <= bound["more than 15/8·l·w"]
+    assert stats.binom.cdf(1, l, w) <= bound["every cluster seeded twice"]
+    assert stats.binom.sf(math.floor(15 / 8 * l * w), l, w) <= bound["no cluster seeded too often"]
 
 
-def test_rounds_and_pruning():
-    assert prop.first_round_ratio(1000, 0.1, 0.5) == pytest.approx(500 * prop.B_of(0.1) * 0.8)
-    assert prop.second_round_ratio(100_000, 0.1, 1.0, 30) == pytest.approx(5e4 * prop.B_of(0.1))
-    assert prop.first_round_distance(1000, 0.1, 30) == pytest.approx(100 + 2 * math.sqrt(18_000))
-    assert prop.pruning_threshold(10_000, 0.01, 0.5, 30) == 2500
-    with pytest.raises(ValueError, match="C3"):
-        prop.pruning_threshold(1000, 0.1, 0.1, 30)
-    with pytest.raises(ValueError, match="E must be positive"):
-        prop.second_round_ratio(1000, 0.1, 0.1, 30)
-    with pytest.raises(ValueError, match="q < 0.20078"):
-        prop.first_round_ratio(1000, 0.3, 1.0)
+AT = (10_000, 300, 2, 0.02, 0.6, 0.5)  # n, m, k, q, c, w_min
+L = 30
+TRUTH = templates_at(6_000, 10_000)
+EPS0 = min(*prop.E_terms(10_000, 0.02, 0.6, L), math.sqrt(0.02))
 
 
-def test_the_propositions_hold_in_simulation():
-    """Where all conditions hold: 20 runs, no violation of Propositions 3, 7, 8, 9 and 10."""
-    n, m, q, d, l = 10_000, 300, 0.02, 6_000, 30
-    eps0 = min(prop.E_terms_of(n, q, d / n, l))
-    eps0 = min(eps0, math.sqrt(q))
-    truth = templates_at(d, n)
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        X, labels = sample_mixture(truth, [0.5, 0.5], q, m, seed)
-        seeds = rng.permutation(m)[:l]
+@dataclass
+class Run:
+    """One data set at the point `AT`, with its seeds and what round 1 makes of them."""
 
-        distance = backend().hamming(X.words, X.words[seeds])
-        same = labels[:, None] == labels[seeds][None]
-        not_self = distance > 0
-        assert (
-            np.abs(distance[same & not_self] - 2 * n * q * (1 - q))
-            < 2 * n * (1 - q) * eps0 * math.sqrt(q)
-        ).all()
-        root = math.sqrt(q)
-        mean = prop.distance_between(n, q, d).mean
-        assert (np.abs(distance[~same] - mean) < eps0 * mean).all()  # 3b
-        to_truth = backend().hamming(X.words, pack(truth))
-        own, other = to_truth[np.arange(m), labels], to_truth[np.arange(m), 1 - labels]
-        assert (np.abs(own - n * q) < n * eps0 * root).all()  # 3c
-        far = prop.distance_to_point(n, q, d).mean
-        assert (np.abs(other - far) < eps0 * far).all()
-        assert np.bincount(labels).min() >= m / 4  # 3d
-        lam = math.log(1 / noise_of(X.words[seeds], n) - 1)
-        gap = distance[~same].min() - distance[same].max()
-        assert gap * lam >= prop.first_round_ratio(n, q, d / n)
-        after, _ = em_step(X, Mixture.of_rows(X.words[seeds], n, noise_of(X.words[seeds], n)))
-        alive = after.weights >= 1 / (4 * l)
-        error = np.abs(after.means - truth[labels[seeds]]).sum(axis=1)[alive]
-        assert (error <= prop.first_round_distance(n, q, l)).all()
-        T, owner = after.means[alive], labels[seeds][alive]
-        between = np.abs(T[:, None] - T[None]).sum(axis=2)
-        tau = prop.pruning_threshold(n, q, d / n, l)
-        assert (between[owner[:, None] == owner] <= tau).all()
-        assert (between[owner[:, None] != owner] > tau).all()
-        # 10: with one survivor of each cluster, the ratio in round 2 is at least e^(ncB/2)
-        pair = np.array([T[owner == 0][0], T[owner == 1][0]])
-        D = np.abs(X.to_dense()[:, None] - pair[None]).sum(axis=2)
-        gap = D[np.arange(m), 1 - labels] - D[np.arange(m), labels]
-        assert (gap * lam >= prop.second_round_ratio(n, q, d / n, l)).all()
+    X: BitMatrix
+    labels: np.ndarray
+    seeds: np.ndarray
+    to_seeds: np.ndarray
+    noise: float
+    survivors: np.ndarray
+    owners: np.ndarray
+    """The true label of each survivor's seed."""
+
+    @property
+    def same(self):
+        return self.labels[:, None] == self.labels[self.seeds]
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """Five runs where the paper's conditions hold.
+
+    By its own bound Proposition 3 fails in one of them with probability below 10^-8, and the others
+    follow from it and from Proposition 6, which is not at issue here: both clusters have seeds.
+    """
+    n, m, k, q, c, w_min = AT
+    assert sum(prop.all_distances(*AT, EPS0).values()) - 2 * math.exp(-m * w_min / 8) < 1e-9
+    made = []
+    for seed in range(5):
+        X, labels = sample_mixture(TRUTH, [0.5, 0.5], q, m, seed)
+        seeds = np.random.default_rng(seed).permutation(m)[:L]
+        words = X.words[seeds]
+        noise = noise_of(words, n)
+        after, _ = em_step(X, Mixture.of_rows(words, n, noise))
+        alive = after.weights >= 1 / (4 * L)
+        made.append(
+            Run(
+                X, labels, seeds, backend().hamming(X.words, words), noise, after.means[alive],
+                labels[seeds][alive],
+            )
+        )  # fmt: skip
+    return made
+
+
+def test_proposition_3_holds_for_all_rows(runs):
+    n, m, _, q, c, _ = AT
+    for run in runs:
+        others = run.to_seeds > 0  # a seed is at distance 0 from itself
+        within = run.to_seeds[run.same & others] - prop.distance_between(n, q, 0).mean
+        assert np.abs(within).max() < 2 * n * (1 - q) * EPS0 * math.sqrt(q)
+        mean = prop.distance_between(n, q, round(c * n)).mean
+        assert np.abs(run.to_seeds[~run.same] - mean).max() < EPS0 * mean
+        to_truth = backend().hamming(run.X.words, pack(TRUTH))
+        rows = np.arange(m)
+        own, other = to_truth[rows, run.labels], to_truth[rows, 1 - run.labels]
+        assert np.abs(own - n * q).max() < n * EPS0 * math.sqrt(q)
+        mean = prop.distance_to_point(n, q, round(c * n)).mean
+        assert np.abs(other - mean).max() < EPS0 * mean
+        assert np.bincount(run.labels).min() >= m / 4
+
+
+def test_proposition_7_bounds_the_ratios_of_round_1(runs):
+    n, _, _, q, c, _ = AT
+    for run in runs:
+        gap = run.to_seeds[~run.same].min() - run.to_seeds[run.same].max()
+        assert gap * math.log(1 / run.noise - 1) >= prop.first_round_ratio(n, q, c)
+
+
+def test_proposition_8_bounds_the_error_after_round_1(runs):
+    n, _, _, q, _, _ = AT
+    for run in runs:
+        error = np.abs(run.survivors - TRUTH[run.owners]).sum(axis=1)
+        assert error.max() <= prop.first_round_distance(n, q, L)
+
+
+def test_proposition_9_separates_survivors(runs):
+    n, _, _, q, c, _ = AT
+    threshold = prop.pruning_threshold(n, q, c, L)
+    for run in runs:
+        apart = cdist(run.survivors, run.survivors, "cityblock")
+        same = run.owners[:, None] == run.owners
+        assert apart[same].max() <= threshold < apart[~same].min()
+
+
+def test_proposition_10_bounds_the_ratios_of_round_2(runs):
+    """With one survivor of each cluster the ratio is at least e^(ncB/2)."""
+    n, m, _, q, c, _ = AT
+    for run in runs:
+        pair = np.array([run.survivors[run.owners == i][0] for i in (0, 1)])
+        D = cdist(run.X.to_dense(), pair, "cityblock")
+        rows = np.arange(m)
+        gap = D[rows, 1 - run.labels] - D[rows, run.labels]
+        assert gap.min() * math.log(1 / run.noise - 1) >= prop.second_round_ratio(n, q, c, L)
 
 
 # --- the certificate ------------------------------------------------------------------------
@@ -273,7 +301,7 @@ def test_certificate_reaches_what_it_should():
 @pytest.mark.parametrize(("n", "d"), [(8, 3), (30, 30), (60, 11)])
 @pytest.mark.parametrize("q", [0.05, 0.3])
 @pytest.mark.parametrize("lam", [0.5, 3.0])
-def test_wrong_share_is_the_exact_expectation(n, d, q, lam):
+def test_wrong_responsibility_is_the_exact_expectation(n, d, q, lam):
     """E min(1, a^-gap) by convolution of the steps, without tilts and FFT."""
     r = q * (1 - q)
     law = np.array([1.0])
@@ -281,15 +309,15 @@ def test_wrong_share_is_the_exact_expectation(n, d, q, lam):
         law = np.convolve(law, step)
     gap = np.arange(-n, n + 1)
     exact = float(law @ np.minimum(1.0, np.exp(-lam * gap)))
-    got = proof.wrong_share(n, d, q, lam)
+    got = proof.wrong_responsibility(n, d, q, lam)
     assert exact <= got * (1 + 1e-12)
     assert got == pytest.approx(exact, rel=1e-8)
 
 
 def test_long_laws_fall_back_to_an_upper_bound(monkeypatch):
-    exact = proof.wrong_share(2000, 300, 0.1, 2.0)
+    exact = proof.wrong_responsibility(2000, 300, 0.1, 2.0)
     monkeypatch.setattr(proof, "LONGEST_EXACT_LAW", 1000)
-    assert proof.wrong_share(2000, 300, 0.1, 2.0) >= exact
+    assert proof.wrong_responsibility(2000, 300, 0.1, 2.0) >= exact
     at = certificate(2000, 300, 2, 0.1, 2000, [0.5, 0.5])
     assert any("Chernoff" in note for note in at.notes)
 
@@ -333,29 +361,32 @@ def failures_of(truth, weights, q, m, l, pruning, runs):
         )
 
 
-def test_certified_success_is_not_above_the_measured_one():
-    """30 points where fits do fail, 200 fits each.
+@pytest.mark.parametrize(
+    ("fits", "factor"), [(70, 4), pytest.param(200, 3, marks=pytest.mark.weekly)]
+)
+def test_certified_success_is_not_above_the_measured_one(fits, factor):
+    """30 points where fits do fail.
 
     At each point: if the bound is true, so many failures have probability below 10^-8. Over all
     points: failures beyond 5.5 standard deviations of the sum of bounds have probability below
     5·10^-8. So a correct program fails here with probability below 10^-6. Failures are about half
-    of what the bounds allow, so that bounds three times too small are caught.
+    of what the bounds allow, so that bounds that are `factor` times too small are caught.
     """
-    seen, allowed, variance = 0, 0.0, 0.0
+    failed, allowed, variance = 0, 0.0, 0.0
     for n, d, m, q, w, pruning in HARD:
         bound = certificate(
             n, m, 2, q, d, [w, 1 - w], n_seeds=8, pruning=pruning
         ).failure_probability
-        failures = failures_of(templates_at(d, n), [w, 1 - w], q, m, 8, pruning, 200)
+        failures = failures_of(templates_at(d, n), [w, 1 - w], q, m, 8, pruning, fits)
         assert bound < 0.6
-        assert failures > 0, "the point says nothing"
-        assert stats.binom.sf(failures - 1, 200, bound) > 1e-8
-        seen += failures
-        allowed += 200 * bound
-        variance += 200 * bound * (1 - bound)
-    assert seen <= allowed + 5.5 * math.sqrt(variance)
-    third = allowed / 3
-    assert seen > third + 5.5 * math.sqrt(third), "a bound three times too small would pass"
+        assert failures > 0, "fits at this point never fail"
+        assert stats.binom.sf(failures - 1, fits, bound) > 1e-8
+        failed += failures
+        allowed += fits * bound
+        variance += fits * bound * (1 - bound)
+    assert failed <= allowed + 5.5 * math.sqrt(variance)
+    smaller = allowed / factor
+    assert failed > smaller + 5.5 * math.sqrt(smaller), "a bound so much too small would pass"
 
 
 @pytest.mark.parametrize("pruning", ["l1", "hamming"])
@@ -392,10 +423,14 @@ def test_every_event_is_rarer_than_its_bound(n, m, q, d, w, l, pruning):
         assert stats.binom.sf(counts[name] - 1, 60, min(1.0, bound)) > 3e-8, name
 
 
-@pytest.mark.parametrize("n", [10, 10**9])
-@pytest.mark.parametrize("m", [3, 10**9])
-@pytest.mark.parametrize("q", [1e-12, 0.3, 0.4999])
-@pytest.mark.parametrize("pruning", ["l1", "hamming"])
+@pytest.mark.parametrize(
+    ("n", "m", "q", "pruning"),
+    [
+        (10, 3, 1e-12, "l1"), (10, 3, 0.4999, "hamming"), (10, 10**9, 0.3, "l1"),
+        (10**9, 3, 1e-12, "hamming"), (10**9, 3, 0.3, "l1"), (10**9, 10**9, 1e-12, "l1"),
+        (10**9, 10**9, 0.4999, "hamming"),
+    ],
+)  # fmt: skip
 def test_certificate_survives_extremes(n, m, q, pruning):
     with np.errstate(over="raise", invalid="raise", divide="raise"):
         at = certificate(
@@ -430,56 +465,32 @@ def test_label_error_is_the_bayes_error(d, q, w):
     assert pair_error(d, q, w, 1 - w) == pytest.approx(exact, rel=1e-9, abs=1e-15)
 
 
-def test_votes_by_hand():
-    assert float(vote_error(1, 0.2)) == pytest.approx(0.2)
-    assert float(vote_error(2, 0.2)) == pytest.approx(0.04 + 0.5 * 0.32)
-    assert float(vote_error(3, 0.2)) == pytest.approx(3 * 0.04 * 0.8 + 0.008)
-    assert float(vote_error(0, 0.2)) == pytest.approx(0.5)
+def test_an_oracle_attains_the_limits():
+    """Votes that know labels, or labels and differing columns: 2,000 runs, 6 sd (below 10^-8).
 
-
-def test_recovery_limits():
-    at = limit(45, 20, 2, 0.2, 45, [0.5, 0.5])
-    assert at.recovery_uniform == pytest.approx(0.167, abs=5e-4)
-    assert at.recovery_masks == pytest.approx((1 - float(vote_error(20, 0.2))) ** 45)
-    assert limit(45, 20, 1, 0.2, 0, [1.0]).recovery_uniform == pytest.approx(at.recovery_masks)
-    three = limit(45, 60, 3, 0.2, 20, [0.2, 0.3, 0.5])
-    assert 0 < three.recovery_uniform < three.recovery_masks < 1
-    assert three.label_error >= pair_error(20, 0.2, 0.3, 0.5)
-    assert not limit(45, 60, 4, 0.2, 20, [0.25] * 4).label_error_is_exact
-
-
-def test_label_error_of_three_templates_is_exact():
-    """Against the sum over all 2^12 rows."""
-    q, w = 0.2, np.array([0.2, 0.3, 0.5])
-    truth = np.zeros((3, 12), dtype=int)
-    truth[1, :7] = truth[2, 4:11] = 1
-    distances = (truth[:, None] != truth[None]).sum(axis=2)
-    rows = np.arange(2**12)[:, None] >> np.arange(12) & 1
-    flips = (rows[:, None] != truth[None]).sum(axis=2)
-    exact = 1 - (w * q**flips * (1 - q) ** (12 - flips)).max(axis=1).sum()
-    at = limit(12, 50, 3, q, distances, w)
-    assert at.label_error_is_exact
-    assert at.label_error == pytest.approx(exact, rel=1e-9)
-
-
-def test_no_fit_beats_the_limits():
-    """Exact recovery of uniform templates at a hard point: 400 fits, 6 sd (below 10^-8)."""
-    n, m, q = 20, 30, 0.2
-    found = 0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for seed in range(400):
-            truth = np.random.default_rng(seed).integers(2, size=(2, n))
-            X, _ = sample_mixture(truth, [0.5, 0.5], q, m, seed)
-            found += templates_recovered(TwoRoundEM(2, random_state=seed).fit(X).templates_, truth)
-    most = limit(n, m, 2, q, 10, [0.5, 0.5]).recovery_uniform
-    assert found <= 400 * most + 6 * math.sqrt(400 * most * (1 - most))
+    Both limits are measured from both sides, at a point where they are far from 0, 1 and each
+    other.
+    """
+    n, m, q, runs = 5, 20, 0.25, 2000
+    rng = np.random.default_rng(0)
+    own = pooled = 0
+    for _ in range(runs):
+        cluster = rng.random(m) < 0.4
+        votes = np.where(rng.random((m, n)) < q, -1, 1)  # 1 for the template's bit
+        counts = np.array([votes[~cluster].sum(axis=0), votes[cluster].sum(axis=0)])
+        coins = rng.choice([-0.5, 0.5], size=(3, n))  # decide ties
+        own += (counts + coins[:2] > 0).all()
+        pooled += (counts.sum(axis=0) + coins[2] > 0).all()
+    at = limit(n, m, 2, q, 2, [0.6, 0.4])
+    for successes, most in ((own, at.recovery_uniform), (pooled, at.recovery_masks)):
+        assert 0.1 < most < 0.99
+        assert abs(successes - runs * most) < 6 * math.sqrt(runs * most * (1 - most))
 
 
 # --- the planner ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reading", ["printed", "corrected", "kl"])
+@pytest.mark.parametrize("reading", ["printed", "corrected"])
 @pytest.mark.parametrize("q", [0.001, 0.01, 0.1, 0.2])
 def test_least_n_by_the_theorem_there_and_back(reading, q):
     at = {"m": 300, "k": 2, "q": q, "c": 1.0, "w_min": 0.5}
@@ -489,9 +500,10 @@ def test_least_n_by_the_theorem_there_and_back(reading, q):
 
 
 def test_least_n_of_the_errata():
-    known = {("printed", 0.1): 5193, ("printed", 0.2): 521_300, ("corrected", 1e-4): 972_103,
-             ("corrected", 0.01): 9722, ("kl", 1e-4): 1463, ("kl", 0.01): 504, ("kl", 0.1): 3619,
-             ("kl", 0.2): 407_578}  # fmt: skip
+    known = {
+        ("printed", 0.1): 5193, ("printed", 0.2): 521_300, ("printed", 1e-4): 1556,
+        ("printed", 0.01): 1556, ("corrected", 1e-4): 972_103, ("corrected", 0.01): 9722,
+    }  # fmt: skip
     for (reading, q), n in known.items():
         assert plan("n", q=q, method="theorem", reading=reading).value == n
 
@@ -510,7 +522,7 @@ def test_caps_are_said():
     """Few rows cap n at e^(m/16): no n will do at c so small that more columns are needed."""
     answer = plan("n", m=240, c=0.9, q=0.2, method="theorem")
     assert answer.value is None
-    assert "where 2, C2 fails" in answer.note
+    assert "where condition 2 fails" in answer.note
     assert plan("c", n=20, q=0.2, method="theorem").value is None
     note = plan("n", q=0.1, method="theorem").note
     top = int(note.split("up to ")[1].split(", not")[0].replace(",", ""))
@@ -519,12 +531,6 @@ def test_caps_are_said():
     top = int(note.split("up to ")[1].split(", not")[0])
     assert guarantee(5300, top, 2, 0.1, 1.0, 0.5).holds
     assert not guarantee(5300, top + 1, 2, 0.1, 1.0, 0.5).holds
-
-
-def test_least_m_of_the_kl_reading_is_found_though_it_jumps():
-    at = {"n": 25_000, "k": 2, "q": 1e-6, "c": 1.0, "w_min": 0.5, "delta": 0.05}
-    m = plan("m", method="theorem", reading="kl", **at).value
-    assert guarantee(m=m, reading="kl", **at).holds
 
 
 @pytest.mark.parametrize("unknown", ["m", "n", "c"])
@@ -541,31 +547,13 @@ def test_plan_of_many_templates_respects_geometry():
     assert plan("c", n=300, k=3, w_min=0.3, q=0.02, m=400).value <= 2 / 3
 
 
-# --- tails ----------------------------------------------------------------------------------
-
-
-def test_windows_leave_out_what_they_say():
-    for n, p in ((10, 0.5), (300, 0.01), (10**6, 0.3), (10**9, 1e-9)):
-        values, chance, missed = tails.window(n, p)
-        assert chance.sum() >= 1 - missed - 1e-9
-        assert (np.diff(values) == 1).all()
-
-
-def test_log_tails_do_not_underflow():
-    assert np.isfinite(tails.log_upper_tail(10_000, 0.01, 9000))
-    assert float(tails.log_upper_tail(10, 0.5, 11)) == -np.inf
-    assert float(tails.log_upper_tail(20, 0.3, 5)) == pytest.approx(
-        np.log(stats.binom.sf(4, 20, 0.3))
-    )
-
-
 # --- bad input ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"q": 0}, r"q must lie in \(0, 0.5\), got 0"),
+        ({"q": 0}, "q must lie strictly between 1e-15 and 0.5, got 0"),
         ({"q": 0.5}, "q must lie"),
         ({"c": 0}, "c must lie"),
         ({"c": 1.01}, "c must lie"),
@@ -573,9 +561,9 @@ def test_log_tails_do_not_underflow():
         ({"delta": 1}, "delta must lie"),
         ({"epsilon": 0}, "epsilon must lie"),
         ({"epsilon": 1.5}, "epsilon must lie"),
-        ({"delta": 5e-324}, "delta must be at least"),
-        ({"n": 0}, "n must lie in 1"),
-        ({"n": 10**400}, "n must lie in 1"),
+        ({"delta": 5e-324}, "delta must lie"),
+        ({"n": 0}, "n must be at least 1"),
+        ({"n": 10**400}, "n must be at most 1,000,000,000,000,000"),
         ({"m": 10.5}, "m must be a whole number, got 10.5"),
         ({"k": "two"}, "k must be a whole number"),
         ({"reading": "loose"}, "reading must be one of"),
@@ -597,13 +585,14 @@ def test_bad_guarantees_are_named(change, words):
         ({"distances": 0.5}, "1 … n = 100, got 0"),
         ({"distances": [1, 2]}, "one number or a 2×2 matrix"),
         ({"weights": [0.5, 0.6]}, "sum to 1"),
-        ({"weights": [1.5, -0.5]}, "positive"),
-        ({"weights": [1]}, "2 positive numbers"),
+        ({"weights": [1.5, -0.5]}, "weights must be at least 1e-15"),
+        ({"weights": [1]}, "2 numbers, one per template"),
         ({"k": 1, "weights": [1]}, "k must be at least 2"),
         ({"pruning": "l2"}, "pruning"),
-        ({"n_seeds": 0}, "n_seeds must lie in 1"),
-        ({"weights": [1e-308, 1]}, "positive"),
-        ({"weights": ["a", "b"]}, "weights must be numbers"),
+        ({"n_seeds": 0}, "n_seeds must be at least 1"),
+        ({"weights": [1e-308, 1]}, "weights must be at least 1e-15"),
+        ({"weights": ["a", "b"]}, "weights must be 2 numbers"),
+        ({"weights": [[1], [2, 3]]}, "weights must be 2 numbers"),
         ({"distances": {}}, "distances must be numbers"),
         ({"distances": 1e300}, "1 … n = 100"),
         ({"k": 3, "weights": [0.2, 0.3, 0.5], "distances": 70}, "at most 2n = 200"),

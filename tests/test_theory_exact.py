@@ -8,20 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bitmix.theory import (
-    certificate,
-    checks,
-    fit_bounds,
-    fit_verdict,
-    guarantee,
-    limit,
-    plan,
-    tails,
-)
+from bitmix.certify import bounds
+from bitmix.certify.verdict import Evidence, judge, least_alpha, parts_of
+from bitmix.theory import certificate, checks, guarantee, limit, plan, tails
 from bitmix.theory import events as proof
 from bitmix.theory import propositions as prop
 from bitmix.theory.guarantee import _above
-from bitmix.theory.plan import _least_real, _least_whole, _most_whole, _on_a_grid
+from bitmix.theory.plan import _least_real, _least_whole, _on_a_grid
 
 
 def close(value, rel=1e-9, abs=0.0):
@@ -86,7 +79,14 @@ def test_windows_end_where_chernoff_says(n, p):
     assert high == min([x for x in above if n * tails.kl(x / n, p) >= rare] or [n])
 
 
-def test_bins_stand_at_their_upper_ends():
+@pytest.mark.parametrize(("n", "p"), [(300, 0.01), (10**6, 0.3), (10**9, 1e-9)])
+def test_windows_leave_out_what_they_say(n, p):
+    values, chance, missed = tails.window(n, p)
+    assert chance.sum() >= 1 - missed - 1e-9
+    assert (np.diff(values) == 1).all()
+
+
+def test_bins_have_the_value_of_their_upper_end():
     values, chance = np.arange(4500.0), np.full(4500, 1 / 4500)
     ends, mass, missed = tails.coarse(values, chance, 0.25)
     assert ends.tolist() == [*range(2, 4500, 3)]
@@ -103,10 +103,6 @@ def test_bins_stand_at_their_upper_ends():
 
 def point(n=60, m=40, q=0.1, d=((0, 30), (30, 0)), w=(0.6, 0.4), l=5):
     return proof.Point(n, m, q, np.array(d), np.array(w), l)
-
-
-def test_a_point():
-    assert (point().k, point().W, point().pair) == (2, 2.0, close(0.18))
 
 
 def test_many_clusters_that_may_be_missed_are_added_up():
@@ -142,7 +138,7 @@ def test_log_odds_of_the_closest_pair():
 def test_wrong_mass_is_summed_over_ordered_pairs():
     d = ((0, 20, 30), (20, 0, 30), (30, 30, 0))
     at = point(d=d, w=(0.5, 0.3, 0.2))
-    share = {x: proof.wrong_share(60, x, 0.1, 1.5) for x in (20, 30)}
+    share = {x: proof.wrong_responsibility(60, x, 0.1, 1.5) for x in (20, 30)}
     expected = 2 * (0.15 * share[20] + 0.1 * share[30] + 0.06 * share[30]) * 5 * 39
     assert proof.expected_wrong_mass(at, 1.5) == close(expected)
 
@@ -292,30 +288,21 @@ def test_propositions_as_printed():
     assert prop.away_from_mean(n, q, 900, 0.2) == close(2 * math.exp(-mean * 0.04 / 3))
     terms = prop.all_distances(n, 200, 3, q, c, 0.2, 0.05)
     near = math.exp(-n * 0.5 * 0.05**2 / 3)
-    assert terms["a"] == close(200**2 * math.exp(-2 * n * (1 - q) * 0.05**2 / 3))
-    assert terms["b"] == close(200**2 * near)
-    assert terms["c"] == close(400 * math.exp(-n * 0.05**2 / 3) + 800 * near)
-    assert terms["d"] == close(3 * math.exp(-200 * 0.2 / 8))
+    assert list(terms.values()) == close([
+        200**2 * math.exp(-2 * n * (1 - q) * 0.05**2 / 3),
+        200**2 * near,
+        400 * math.exp(-n * 0.05**2 / 3),
+        800 * near,
+        3 * math.exp(-200 * 0.2 / 8),
+    ])  # fmt: skip
     closer = prop.all_distances(n, 200, 3, q, 0.3, 0.2, 0.05)
-    assert closer["b"] == close(200**2 * math.exp(-n * 0.3 * 0.05**2 / 3))
+    assert closer["distances between clusters"] == close(200**2 * math.exp(-n * 0.3 * 0.05**2 / 3))
     seeds = prop.initialisation(l, 3, 0.2)
-    assert seeds["fewer than two"] == close(3 * 31 * math.exp(-6))
-    assert seeds["more than 15/8·l·w"] == close(3 * math.exp(-6 / 4))
+    assert list(seeds.values()) == close([3 * 31 * math.exp(-6), 3 * math.exp(-6 / 4)])
     assert prop.first_round_ratio(n, q, c) == close(n * c * B * (1 - 2 * q))
     assert prop.first_round_distance(n, q, l) == close(50 + 2 * math.sqrt(6 * 50 * l))
     assert prop.pruning_threshold(n, q, c, l) == n * c / 2
     assert prop.second_round_ratio(n, q, c, l) == close(n * c * B / 2)
-
-
-def test_complementary_templates_and_a_single_one_are_in_range():
-    n, q, l = 5000, 0.01, 30
-    assert prop.first_round_ratio(n, q, 1.0) == close(2 * prop.first_round_ratio(n, q, 0.5))
-    assert prop.second_round_ratio(n, q, 1.0, l) == close(2 * prop.second_round_ratio(n, q, 0.5, l))
-    assert prop.pruning_threshold(n, q, 1.0, l) == n / 2
-    assert prop.all_distances(n, 80, 1, q, 1.0, 1.0, 0.05)["d"] == close(math.exp(-10))
-    assert prop.initialisation(l, 1, 1.0)["fewer than two"] == close(31 * math.exp(-30))
-    assert prop.distance_to_template(40, 0.1) == prop.Moments(close(4.0), close(3.6))
-    assert prop.distance_to_point(40, 0.1, 40) == prop.Moments(close(36.0), close(3.6))
 
 
 def test_averages_by_lemma_1():
@@ -348,9 +335,9 @@ def test_averages_by_lemma_1():
         (lambda: prop.pruning_threshold(10, 0.1, 0.5, 4), "must exceed"),
         (lambda: prop.second_round_ratio(10, 0.1, 0.5, 4), "E must be positive"),
         (lambda: prop.first_round_ratio(10, 0.21, 0.5), "0.20078"),
-        (lambda: prop.distance_to_template(10, 0.6), "q must lie in"),
-        (lambda: prop.distance_to_point(10, 0.6, 1), "q must lie in"),
-        (lambda: prop.distance_between(10, 0.6, 1), "q must lie in"),
+        (lambda: prop.distance_to_template(10, 0.6), "q must lie strictly"),
+        (lambda: prop.distance_to_point(10, 0.6, 1), "q must lie strictly"),
+        (lambda: prop.distance_between(10, 0.6, 1), "q must lie strictly"),
         (lambda: prop.distance_between(10, 0.1, 11), "0 … n = 10"),
         (lambda: prop.distance_between(10, 0.1, -1), "0 … n = 10"),
     ],
@@ -362,7 +349,11 @@ def test_propositions_out_of_range_are_refused(call, words):
 
 def test_propositions_at_the_end_of_their_range():
     assert prop.away_from_template(10, 0.1, prop.CHERNOFF_RANGE * math.sqrt(0.1)) > 0
-    assert prop.all_distances(10, 10, 2, 0.04, 0.5, 0.5, 0.2)["a"] > 0
+    assert min(prop.all_distances(10, 10, 2, 0.04, 1.0, 0.5, 0.2).values()) > 0
+    assert prop.initialisation(30, 1, 1.0)["every cluster seeded twice"] == close(
+        31 * math.exp(-30)
+    )
+    assert prop.second_round_ratio(5000, 0.01, 1.0, 30) == close(2500 * prop.B(0.01))
     assert prop.heaviest_subset([1, 3, 2, 3], [1, 0, 1, 0.5]).tolist() == [1, 3]
     assert prop.heaviest_subset([1, 2], [0.5, 0.5]).tolist() == [1]
     u = prop.CHERNOFF_RANGE
@@ -372,50 +363,28 @@ def test_propositions_at_the_end_of_their_range():
 # --- theorems 1 and 2 -----------------------------------------------------------------------
 
 
-def test_theorem_2_as_printed_and_by_kl():
+def test_theorem_2_as_printed_and_corrected():
     n, m, k, q, c, w = 3000, 400, 3, 0.02, 0.6, 0.25
     g = guarantee(n, m, k, q, c, w, reading="printed")
-    B, l = g.B, 4 / w * math.log(2 / (0.1 * w))
-    assert g.excess == close(5 / w * math.exp(-n * c * B / 4) * n * q)
+    l = 4 / w * math.log(2 / (0.1 * w))
+    assert g.excess == close(5 / w * math.exp(-n * c * g.B / 4) * n * q)
     rate = n * g.E**2 / 3
-    terms = g.failure_terms
-    assert terms["distances within a cluster"] == close(m**2 * math.exp(-2 * (1 - q) * rate))
-    assert terms["distances between clusters"] == close(m**2 * math.exp(-0.5 * rate))
-    assert terms["distances to the own template"] == close(2 * m * math.exp(-rate))
-    assert terms["distances to other templates"] == close(2 * m * math.exp(-0.5 * rate))
-    assert terms["cluster sizes"] == close(k * math.exp(-m * w / 8))
-    assert terms["every cluster seeded twice"] == close(k * (l + 1) * math.exp(-l * w))
-    assert terms["averages of subsets"] == close(k / n)
-    mended = guarantee(n, m, k, q, c, w).failure_terms
-    near = math.exp(-0.5 * n * guarantee(n, m, k, q, c, w).epsilon0 ** 2 / 3)
-    assert mended["distances to other templates"] == close(4 * m * near)
-
-    sharp = guarantee(n, m, k, q, c, w, reading="kl")
-    wrong, reach = math.exp(-n * c * B / 2), q + sharp.E * math.sqrt(q)
-    assert sharp.epsilon0 == sharp.E == min(sharp.E_terms)
-    assert sharp.excess == close(wrong * n * (k * reach + 2 / w) / (1 - k * wrong))
-    short = guarantee(8, m, k, q, c, w, reading="kl")
-    wrong, reach = math.exp(-8 * c * B / 2), q + max(short.E, 0) * math.sqrt(q)
-    assert short.excess == close(wrong * 8 * (k * reach + 2 / w) / (1 - k * wrong))
-    pair, pairs = 2 * q * (1 - q), m * (m - 1) / 2
-
-    def coins(rate, spread):
-        low = math.exp(-n * tails.kl(rate - spread, rate)) if spread <= rate else 0
-        return low + math.exp(-n * tails.kl(rate + spread, rate))
-
-    def unequal(mean):
-        return sum(math.exp(-mean * tails.poisson_rate(u)) for u in (sharp.E, -sharp.E))
-
-    terms, root = sharp.failure_terms, math.sqrt(q)
-    assert terms["distances within a cluster"] == close(pairs * coins(pair, pair * sharp.E / root))
-    assert terms["distances between clusters"] == close(
-        pairs * unequal(n * (pair + c * (1 - 2 * q) ** 2))
-    )
-    assert terms["distances to the own template"] == close(m * coins(q, sharp.E * root))
-    assert terms["distances to other templates"] == close(
-        m * (k - 1) * unequal(n * (q + c * (1 - 2 * q)))
-    )
-    assert guarantee(3, m, k, q, c, w, reading="kl").excess == math.inf
+    assert g.failure_terms == {
+        "distances within a cluster": close(m**2 * math.exp(-2 * (1 - q) * rate)),
+        "distances between clusters": close(m**2 * math.exp(-0.5 * rate)),
+        "distances to the own template": close(2 * m * math.exp(-rate)),
+        "distances to other templates": close(2 * m * math.exp(-0.5 * rate)),
+        "cluster sizes": close(k * math.exp(-m * w / 8)),
+        "every cluster seeded twice": close(k * (l + 1) * math.exp(-l * w)),
+        "no cluster seeded too often": close(k * math.exp(l * w / 12)),
+        "averages of subsets": close(k / n),
+    }
+    corrected = guarantee(n, m, k, q, c, w)
+    near = math.exp(-0.5 * n * corrected.epsilon0**2 / 3)
+    terms = corrected.failure_terms
+    assert terms["distances to other templates"] == close(2 * m * (k - 1) * near)
+    assert terms["no cluster seeded too often"] == close(k * math.exp(-l * w / 4))
+    assert corrected.failure_probability == close(sum(terms.values()))
 
 
 SMALL = (*range(2, 60), 80, 120, 200, 3000)
@@ -466,24 +435,24 @@ def test_a_condition_is_strict_where_the_paper_is():
 
 def test_limits_of_a_rate_by_their_definition():
     for successes, trials in ((0, 9), (3, 50), (49, 50)):
-        high = fit_bounds.upper_limit(successes, trials, 0.03)
+        high = bounds.upper_limit(successes, trials, 0.03)
         assert at_most(trials, high, successes) == close(0.03)
-        low, top = fit_bounds.interval(successes, trials, 0.06)
+        low, top = bounds.interval(successes, trials, 0.06)
         assert top == close(high)
         if successes:
             assert at_least(trials, low, successes) == close(0.03)
         else:
             assert low == 0
-    assert fit_bounds.upper_limit(0, 0, 0.1) == fit_bounds.upper_limit(5, 5, 0.1) == 1
-    assert fit_bounds.interval(5, 5, 0.1)[1] == 1
+    assert bounds.upper_limit(0, 0, 0.1) == bounds.upper_limit(5, 5, 0.1) == 1
+    assert bounds.interval(5, 5, 0.1)[1] == 1
 
 
 @pytest.mark.parametrize(("m", "n", "p2"), [(1, 20, 0.2), (10, 20, 0.2), (50, 60, 0.05)])
 def test_the_gap_needed_is_the_least(m, n, p2):
     pairs = max(1, m * (m - 1) / 2)
     gaps = [x for x in range(1, n + 2) if pairs * at_least(n, p2, x) <= 0.01]
-    assert fit_bounds.least_gap(m, n, p2, 0.01) == gaps[0]
-    assert fit_bounds.least_gap(m, 3, 0.9, 0.01) == 4
+    assert bounds.least_gap(m, n, p2, 0.01) == gaps[0]
+    assert bounds.least_gap(m, 3, 0.9, 0.01) == 4
 
 
 def test_columns_that_would_open_the_gap():
@@ -494,26 +463,26 @@ def test_columns_that_would_open_the_gap():
     wide = [math.ceil(n * factor) for factor in factors]
     enough = next(
         x for x in wide
-        if fit_bounds.least_gap(m, x, p2, 0.01) <= mean * x - deviations * stats.binom(x, p2).std()
+        if bounds.least_gap(m, x, p2, 0.01) <= mean * x - deviations * stats.binom(x, p2).std()
     )  # fmt: skip
-    assert fit_bounds.columns_needed(m, n, gap, p2, 0.01) == enough > n * 1.1
-    assert fit_bounds.columns_needed(m, n, 0, 0.45, 1e-9) is None
+    assert bounds.columns_needed(m, n, gap, p2, 0.01) == enough > n * 1.1
+    assert bounds.columns_needed(m, n, 0, 0.45, 1e-9) is None
 
 
 def test_votes_that_are_lost():
     sizes, votes = np.array([5.0, 8.0]), np.array([4.0, 7.0])
-    assert fit_bounds.outvoted(sizes, 20, 0.1) == close(
+    assert bounds.outvoted(sizes, 20, 0.1) == close(
         20 * (at_least(5, 0.1, 2.5) + at_least(8, 0.1, 4))
     )
-    assert fit_bounds.outvoted(sizes, 20, 0.7) == fit_bounds.outvoted(sizes, 20, 0.5)
-    assert fit_bounds.overturned(sizes, votes, 20) == close(40 * at_least(5, 0.5, 4))
+    assert bounds.outvoted(sizes, 20, 0.7) == bounds.outvoted(sizes, 20, 0.5)
+    assert bounds.overturned(sizes, votes, 20) == close(40 * at_least(5, 0.5, 4))
     for mean in (0.1, 3.0):
-        least = fit_bounds.poisson_quantile(mean, 1e-4)
+        least = bounds.poisson_quantile(mean, 1e-4)
         assert stats.poisson.sf(least, mean) <= 1e-4 < stats.poisson.sf(least - 1, mean)
-    assert fit_bounds.poisson_quantile(0.0, 1e-4) == 0
+    assert bounds.poisson_quantile(0.0, 1e-4) == 0
 
 
-GOOD = fit_verdict.Evidence(
+GOOD = Evidence(
     m=100, n=200, disagreements=900, compared=5000, gap=120, sizes=(60, 40),
     weakest_votes=(55, 37), not_majority=0, flips=2000, duplicates=0, duplicates_expected=0.0,
 )  # fmt: skip
@@ -521,17 +490,17 @@ GOOD = fit_verdict.Evidence(
 
 def parts(**changes):
     evidence = replace(GOOD, **changes)
-    verdict = fit_verdict.judge(evidence, 0.05)
-    return {part.name: part for part in fit_verdict.parts_of(evidence, verdict)}
+    verdict = judge(evidence, 0.05)
+    return {part.name: part for part in parts_of(evidence, verdict)}
 
 
 def test_a_verdict_is_its_three_thirds():
-    verdict = fit_verdict.judge(GOOD, 0.06)
-    assert verdict.p_hi == fit_bounds.upper_limit(900, 5000, 0.02)
+    verdict = judge(GOOD, 0.06)
+    assert verdict.p_hi == bounds.upper_limit(900, 5000, 0.02)
     assert verdict.q_hi == tails.noise_of_pair(verdict.p_hi)
-    assert verdict.gap_needed == fit_bounds.least_gap(100, 200, verdict.p_hi, 0.02)
-    lost = fit_bounds.outvoted(np.array([60.0, 40.0]), 200, verdict.q_hi)
-    turned = fit_bounds.overturned(np.array([60.0, 40.0]), np.array([55.0, 37.0]), 200)
+    assert verdict.gap_needed == bounds.least_gap(100, 200, verdict.p_hi, 0.02)
+    lost = bounds.outvoted(np.array([60.0, 40.0]), 200, verdict.q_hi)
+    turned = bounds.overturned(np.array([60.0, 40.0]), np.array([55.0, 37.0]), 200)
     assert verdict.outvoted == max(lost, turned)
     assert verdict.duplicates_allowed == 0
     assert verdict.holds(GOOD) == (True, True, True, True)
@@ -548,9 +517,9 @@ def test_a_verdict_is_its_three_thirds():
         ("partition", {"m": 1, "sizes": (1,), "weakest_votes": (1,)}, "a single row"),
         ("partition", {"sizes": (100, 0)}, "1 templates have no row"),
         ("partition", {"gap": 40}, "columns of the same kind"),
-        ("partition", {"gap": 0}, "less noise would not do"),
+        ("partition", {"gap": 0}, "less noise would not be enough"),
         ("templates", {"not_majority": 3}, "3 template bits are not the majority"),
-        ("templates", {"weakest_votes": (35, 25)}, "times as many rows would do"),
+        ("templates", {"weakest_votes": (35, 25)}, "times as many rows would be enough"),
         ("templates", {"weakest_votes": (30, 20)}, "at most 1, 0.017 needed: more rows alone"),
         ("distinct rows", {"duplicates": 9}, "copies of each other"),
     ],
@@ -572,12 +541,12 @@ def test_what_holds_is_said():
 
 
 def test_the_least_alpha_is_where_the_verdict_turns():
-    alpha = fit_verdict.least_alpha(replace(GOOD, gap=85))
+    alpha = least_alpha(replace(GOOD, gap=85))
     assert 1e-14 < alpha < 0.5
     for factor, issued in ((1.001, True), (0.97, False)):
-        verdict = fit_verdict.judge(replace(GOOD, gap=85), alpha * factor)
+        verdict = judge(replace(GOOD, gap=85), alpha * factor)
         assert all(verdict.holds(replace(GOOD, gap=85))) == issued
-    assert fit_verdict.least_alpha(replace(GOOD, not_majority=1)) == 1
+    assert least_alpha(replace(GOOD, not_majority=1)) == 1
 
 
 # --- the rules, the limits, the planner -----------------------------------------------------
@@ -586,15 +555,15 @@ def test_the_least_alpha_is_where_the_verdict_turns():
 def test_numbers_at_the_ends_of_their_range():
     assert checks.count(1, "n") == 1
     assert checks.count(10**15, "n") == 10**15
-    assert checks.unit(1e-15, "q", 0.5) == 1e-15
-    assert checks.unit(1.0, "c", 1.0, closed=True) == 1
+    assert checks.positive(1.1e-15, "q", 0.5) == 1.1e-15
+    assert checks.positive(1.0, "c", 1.0, closed=True) == 1
     for call in (
         lambda: checks.count(0, "n"),
         lambda: checks.count(10**15 + 1, "n"),
-        lambda: checks.unit(0, "q", 0.5),
-        lambda: checks.unit(9e-16, "q", 0.5),
-        lambda: checks.unit(0.5, "q", 0.5),
-        lambda: checks.unit(1.1, "c", 1.0, closed=True),
+        lambda: checks.positive(0, "q", 0.5),
+        lambda: checks.positive(1e-15, "q", 0.5),
+        lambda: checks.positive(0.5, "q", 0.5),
+        lambda: checks.positive(1.1, "c", 1.0, closed=True),
         lambda: checks.positive(math.inf, "l"),
         lambda: checks.weights([0.5, 0.5 + 1e-8], 2),
         lambda: checks.weights([1.0, 0.0], 2),
@@ -603,9 +572,11 @@ def test_numbers_at_the_ends_of_their_range():
             call()
     assert checks.positive(1e300, "l") == 1e300
     assert checks.weights([0.5, 0.5 + 1e-10], 2).sum() == close(1, abs=1e-15)
-    assert checks.one_light(0.1, 3) == close([0.1, 0.45, 0.45])
-    assert checks.one_light(1.0, 1) == [1.0]
-    assert [checks.most_apart(k) for k in (1, 2, 3, 4, 5)] == close([1, 1, 2 / 3, 2 / 3, 3 / 5])
+    assert checks.weights_with_least(0.1, 3) == close([0.1, 0.45, 0.45])
+    assert checks.weights_with_least(1.0, 1) == [1.0]
+    assert [checks.largest_separation(k) for k in (1, 2, 3, 4, 5)] == close(
+        [1, 1, 2 / 3, 2 / 3, 3 / 5]
+    )
 
 
 def test_distances_that_templates_can_have():
@@ -645,6 +616,7 @@ def test_recovery_with_labels_known_is_a_sum():
     product = math.prod(sum(pmf(20, p, x) * right(x) for x in range(21)) for p in w)
     assert limit(9, 20, 3, 0.2, 6, w).recovery_uniform == close(product)
     assert limit(9, 20, 1, 0.2, 0, [1.0]).recovery_uniform == close(right(20))
+    assert not limit(45, 60, 4, 0.2, 20, [0.25] * 4).label_error_is_exact
 
 
 def test_labels_of_three_templates_are_lost_as_often_as_rows_say():
@@ -665,12 +637,11 @@ def test_labels_of_three_templates_are_lost_as_often_as_rows_say():
 def test_searches_end_where_things_turn():
     for turn in (1, 2, 3, 17, 1024, 10**9):
         assert _least_whole(lambda x, turn=turn: x >= turn) == turn
-        if turn > 1:
-            assert _most_whole(lambda x, turn=turn: x < turn, 1) == turn - 1
-        assert _on_a_grid(lambda x, turn=turn: x >= turn, "n", "certificate", None).value == turn
+        assert _on_a_grid(lambda x, turn=turn: x >= turn, "n", 10**9, 1).value == turn
     assert _least_whole(lambda x: x > 10**9) is None
-    assert _most_whole(lambda x: True, 5) is None
-    assert _most_whole(lambda x: x == 5, 5) == 5
+    assert _least_whole(lambda x: x >= 5, 5) == 5
+    assert _least_whole(lambda x: x >= 77, 5) == 77
+    assert _on_a_grid(lambda x: x >= 0.35, "c", 100, 0.01).value == close(0.35)
     assert _least_real(lambda x: x >= 0.3) == 0.3
     assert _least_real(lambda x: x >= 1.0) == 1.0
     assert _least_real(lambda x: x > 1.0) is None

@@ -13,8 +13,7 @@ from bitmix import BitMatrix, ClassicEM, TemplateMixture, TwoRoundEM
 from bitmix.em.step import expect
 from bitmix.errors import BitmixWarning, InputError
 from bitmix.kernels import fixed
-from bitmix.mixture import Mixture
-from bitmix.noisy import NOISE_MODELS, NoisyTemplates
+from bitmix.models.mixture import NOISE_MODELS, Mixture, NoisyTemplates
 from bitmix.rows.augmented import AugmentedRows, fixed_weights
 
 pytestmark = pytest.mark.filterwarnings(f"ignore::{BitmixWarning.__module__}.BitmixWarning")
@@ -139,7 +138,7 @@ def test_weights_of_a_billionth():
         check(make.fit(X, sample_weight=[1, 1, 1, 1, 1e-9, 1e-9, 1e-9, 1e-9]), X)
     same = TemplateMixture(2, random_state=0).fit(X, sample_weight=relative)
     assert np.array_equal(same.templates_, even.templates_)
-    with pytest.raises(InputError, match="must sum to 1 at least"):
+    with pytest.raises(InputError, match="sum must be at least 1"):
         TemplateMixture(2).fit(X, sample_weight=np.full(8, 1e-9))
 
 
@@ -194,7 +193,7 @@ def exact_likelihood(row, weights, ones):
 def factors(model):
     """For each component ln of the factor of a 1 and of a 0 in each column, in exact arithmetic."""
     if isinstance(model, TemplateMixture):
-        mixture = model._mixture
+        mixture = model.mixture_
         noise = np.broadcast_to(mixture.noise, mixture.templates.shape)
         for template, levels in zip(mixture.templates.tolist(), noise.tolist(), strict=True):
             hit = [(1 - Decimal(v)).ln() for v in levels]
@@ -229,7 +228,7 @@ def test_likelihoods_to_fifty_digits(number, n, kernels):
     if isinstance(model, TemplateMixture):
         bound += noisy_error(n)
     else:
-        bound += fixed.score_error(n, model._mixture.scores().bits)
+        bound += fixed.score_error(n, model.mixture_.scores().bits)
     with decimal.localcontext(prec=50):
         each = list(factors(model))
         for row, value in zip(X.tolist(), found.tolist(), strict=True):

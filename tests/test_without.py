@@ -75,7 +75,7 @@ def test_the_same_bits_without_extras(folder, with_all):
 
 def test_every_extra_has_its_libraries_here():
     """A library that a module of ours imports is required, or belongs to an extra and is named."""
-    from bitmix import extras
+    from bitmix.support import extras
 
     named = {name: extra for extra, names in EXTRAS.items() for name in names}
     assert named == extras._EXTRA_OF
@@ -87,7 +87,6 @@ CALLS = {
         "bitmix.plots.plot_margins(model, rows)",
         "bitmix.plots.save_domain('domain.png', q=0.1)",
         "bitmix.select_components(rows, range(1, 3), random_state=0).plot()",
-        "reproduce('fig1', 'out')",
     ],
     "PIL": [
         "bitmix.features.GaborSketch().fit_transform(['photo.png'])",
@@ -113,7 +112,6 @@ import json
 from pathlib import Path
 import numpy as np
 import bitmix
-from bitmix.experiments import reproduce
 from bitmix.rows.files import open_table
 rows = np.repeat([[0] * 9, [1] * 9], 60, axis=0)
 model = bitmix.TwoRoundEM(2, n_seeds=10, random_state=0).fit(rows)
@@ -153,7 +151,7 @@ from bitmix.__main__ import main; main()
 
 
 def test_a_library_that_is_broken_itself_is_not_called_missing(monkeypatch, tmp_path):
-    from bitmix.extras import need
+    from bitmix.support.extras import need
 
     (tmp_path / "halfthere.py").write_text("import no_such_thing")
     monkeypatch.syspath_prepend(tmp_path)

@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from bitmix import plots as plots
     from bitmix import report as report
     from bitmix import theory as theory
-    from bitmix.certify import certify_fit as certify_fit
-    from bitmix.estimators import ClassicEM as ClassicEM
-    from bitmix.estimators import TwoRoundEM as TwoRoundEM
+    from bitmix.certify.fit import certify_fit as certify_fit
+    from bitmix.estimators.paper import ClassicEM as ClassicEM
+    from bitmix.estimators.paper import TwoRoundEM as TwoRoundEM
+    from bitmix.estimators.select import select_components as select_components
+    from bitmix.estimators.template import TemplateMixture as TemplateMixture
     from bitmix.rows.packed import BitMatrix as BitMatrix
-    from bitmix.select import select_components as select_components
-    from bitmix.template_mixture import TemplateMixture as TemplateMixture
 
 __version__ = "0.1.0"
 
 _HOME = {
     "BitMatrix": "bitmix.rows.packed",
-    "ClassicEM": "bitmix.estimators",
-    "certify_fit": "bitmix.certify",
-    "select_components": "bitmix.select",
-    "TemplateMixture": "bitmix.template_mixture",
-    "TwoRoundEM": "bitmix.estimators",
+    "ClassicEM": "bitmix.estimators.paper",
+    "certify_fit": "bitmix.certify.fit",
+    "select_components": "bitmix.estimators.select",
+    "TemplateMixture": "bitmix.estimators.template",
+    "TwoRoundEM": "bitmix.estimators.paper",
 }
 _MODULES = ("datasets", "errors", "features", "metrics", "plots", "report", "theory")
 

@@ -4,16 +4,15 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from bitmix import checks
 from bitmix.errors import InputError
 from bitmix.features.alphabet import Alphabet, Stroke
 from bitmix.features.images import ImageFolder, load_image_folder
-from bitmix.kernels.bits import WORD, Words, pack
-from bitmix.randomness import seed_of, stream
-from bitmix.rows.packed import BitMatrix
-from bitmix.theory.checks import most_apart
+from bitmix.models.sampling import sample_mixture
+from bitmix.support import checks
+from bitmix.support.randomness import seed_of, stream
+from bitmix.theory.checks import largest_separation
 
 __all__ = [
     "ImageFolder",
@@ -24,12 +23,9 @@ __all__ = [
     "sketch_dogs",
 ]
 
-_NOISE_BITS = 40  # noise levels are rounded to 2^-40
-_BLOCK_WORDS = 1 << 20
-
 
 def paper_pair(n: int, separation: float) -> NDArray[np.uint8]:
-    """The two templates of the paper's Section 5.1: all zero, and ⌊c·n⌋ ones followed by zeros.
+    """The two templates of the paper's Section 5.1: all zeros, and ⌊c·n⌋ ones followed by zeros.
 
     Examples
     --------
@@ -48,18 +44,18 @@ def make_templates(
 ) -> NDArray[np.uint8]:
     """Random templates whose closest two differ in exactly ⌊separation·n_features⌋ columns.
 
-    Columns that tell templates apart split them into halves, each time a split that parts the two
-    closest; other columns are common to all. So all distances are nearly equal.
+    In each column that differs, half of the templates have a 1, and the two that were closest so
+    far differ; the other columns are common to all. So all distances are nearly equal.
 
     Parameters
     ----------
     n_components : int
-        k, at least 2 unless there is nothing to separate.
+        k in the paper.
     n_features : int
-        n.
+        n in the paper.
     separation : float
-        c in the paper, in (0, 1]. No k templates can all be farther apart than about
-        k / (2(k-1)) of the columns.
+        c in the paper, in (0, 1]. No k templates can all differ in more than about k / (2(k-1)) of
+        the columns. A single template needs none.
     random_state : int, RandomState, Generator or None
 
     Returns
@@ -81,8 +77,8 @@ def make_templates(
 def sketch_dogs() -> NDArray[np.uint8]:
     """Two dogs on a 9×9 grid of cells with the alphabet of 18 patterns, shape (2, 1458).
 
-    One pricks its ears and holds its tail up, the other hangs its ears and its tongue; they differ
-    in 29 bits (c ≈ .02), as in the paper's Figure 5. Draw them with `bitmix.features.Alphabet`.
+    One has its ears and tail up, the other has hanging ears and its tongue out; they differ in 29
+    bits (c ≈ .02), as in the paper's Figure 5. `bitmix.features.Alphabet` draws them.
 
     Examples
     --------
@@ -95,79 +91,8 @@ def sketch_dogs() -> NDArray[np.uint8]:
     return np.array([alphabet.encode(_DOG + _ALERT), alphabet.encode(_DOG + _GENTLE)])
 
 
-def sample_mixture(
-    templates: ArrayLike,
-    weights: ArrayLike,
-    noise: float | NDArray[np.float64],
-    m: int,
-    random_state: Any = None,
-) -> tuple[BitMatrix, NDArray[np.int64]]:
-    """m rows of the mixture of Section 2.1, straight into packed bits, and the template of each.
-
-    Parameters
-    ----------
-    templates : array-like of 0 and 1, shape (k, n)
-    weights : array-like, shape (k,)
-        Positive, sum 1.
-    noise : float or array
-        q: the probability that a bit is flipped, in [0, ½]. An array must stretch to (k, n): a
-        probability for each template, column, or both.
-    m : int
-        Number of rows.
-    random_state : int, RandomState, Generator or None
-    """
-    words, n = BitMatrix.from_dense(templates).words, np.shape(templates)[1]
-    w = _checked_weights(weights, len(words))
-    rate = np.asarray(noise, dtype=np.float64)
-    if not np.all((rate >= 0) & (rate <= 0.5)):
-        raise InputError(f"noise must lie between 0 and 0.5, got {noise!r}")
-    m = checks.whole(m, "m", least=1)
-    rng = stream(seed_of(random_state), "rows")
-    labels = rng.choice(len(words), size=m, p=w)
-    rows = words[labels]
-    mask = pack(np.ones((1, n), dtype=np.uint8))
-    step = max(1, _BLOCK_WORDS // rows.shape[1])
-    for start in range(0, m, step):
-        block = rows[start : start + step]
-        if rate.ndim == 0:
-            block ^= _bernoulli(block.shape, float(rate), rng) & mask
-        else:
-            flips = _cell_rates(rate, (len(words), n))[labels[start : start + step]]
-            block ^= pack(rng.random((len(block), n)) < flips)
-    return BitMatrix(rows, n), labels
-
-
-def _cell_rates(rate: NDArray[np.float64], shape: tuple[int, int]) -> NDArray[np.float64]:
-    try:
-        return np.broadcast_to(rate, shape)
-    except ValueError:
-        raise InputError(
-            f"noise must be a number or stretch to (templates, columns) = {shape}, "
-            f"got shape {rate.shape}"
-        ) from None
-
-
-def _bernoulli(shape: tuple[int, ...], q: float, rng: np.random.Generator) -> Words:
-    """Words whose bits are independently 1 with probability q.
-
-    Read the binary digits of q from the last to the first: a fair bit OR what is there for a 1,
-    AND for a 0, halves the probability so far and adds ½ for a 1.
-    """
-    digits = round(q * (1 << _NOISE_BITS))
-    out = np.zeros(shape, dtype=WORD)
-    if digits == 0:
-        return out
-    zeros = (digits & -digits).bit_length() - 1  # trailing zeros change nothing
-    for place in range(zeros, _NOISE_BITS):
-        fair = rng.integers(0, 1 << 64, size=shape, dtype=np.uint64)
-        np.bitwise_or(out, fair, out=out) if digits >> place & 1 else np.bitwise_and(
-            out, fair, out=out
-        )
-    return out
-
-
 def _differing(separation: float, n: int) -> int:
-    """⌊c·n⌋, not fooled by 0.29·100 = 28.999…"""
+    """⌊c·n⌋, exact where floats are not: 0.29·100 = 28.999…"""
     c = checks.between(separation, "separation", 0, 1, closed=True)
     d = math.floor(round(c * n, 6))
     if d < 1:
@@ -179,16 +104,16 @@ def _differing(separation: float, n: int) -> int:
 
 
 def _splits(k: int, d: int, n: int, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Balanced bipartitions of k templates, one a column, until the closest two differ in d."""
+    """Balanced splits of k templates, one per column, until the closest two differ in d columns."""
     distance = np.zeros((k, k), dtype=np.int64)
     np.fill_diagonal(distance, n + 1)
     splits: list[NDArray[np.uint8]] = []
     while distance.min() < d:
         if len(splits) == n:
             raise InputError(
-                f"found no {k} templates of {n} columns that all differ in {d}: no more than "
-                f"{math.floor(n * most_apart(k))} is possible; use a smaller separation or fewer "
-                "templates"
+                f"could not find {k} templates of {n} columns that all differ in {d}: no more than "
+                f"{math.floor(n * largest_separation(k))} is possible; use a smaller separation "
+                "or fewer templates"
             )
         side = _balanced_split(distance, rng)
         distance += side[:, None] != side[None, :]
@@ -197,7 +122,7 @@ def _splits(k: int, d: int, n: int, rng: np.random.Generator) -> NDArray[np.uint
 
 
 def _balanced_split(distance: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Two halves: each template joins the half it is farther from, while there is room."""
+    """Two halves: each template joins the half it is farther from, while that has room."""
     k = len(distance)
     side = np.full(k, 2, dtype=np.uint8)
     i, j = divmod(int(distance.argmin()), k)
@@ -211,18 +136,8 @@ def _balanced_split(distance: NDArray[np.int64], rng: np.random.Generator) -> ND
     return side
 
 
-def _checked_weights(weights: ArrayLike, k: int) -> NDArray[np.float64]:
-    w = np.asarray(weights, dtype=np.float64)
-    if w.shape != (k,) or not np.all(w >= 0) or abs(w.sum() - 1) > 1e-9:
-        raise InputError(
-            f"weights must be {k} numbers from 0, one a template, with sum 1, got {weights!r}"
-        )
-    total: NDArray[np.float64] = w / w.sum()
-    return total
-
-
 def _diamond(x: float, y: float) -> list[Stroke]:
-    """The four strokes that join the side mid-points of a cell."""
+    """The four strokes that join the mid-points of the sides of a cell."""
     return [
         (x + 0.5, y, x + 1, y + 0.5), (x + 1, y + 0.5, x + 0.5, y + 1),
         (x + 0.5, y + 1, x, y + 0.5), (x, y + 0.5, x + 0.5, y),

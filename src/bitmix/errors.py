@@ -2,31 +2,31 @@
 
 
 class InputError(ValueError):
-    """Data or a parameter that breaks a rule."""
+    """Data or a parameter breaks a rule."""
 
 
 class CellTypeError(InputError, TypeError):
-    """A cell that is no number at all."""
+    """A cell is not a number at all."""
 
 
 class ImageError(InputError):
-    """A file or array that cannot be read as an image."""
+    """A file or array cannot be read as an image."""
 
 
 class FileFormatError(OSError):
-    """A file that is not what it says, is cut short, or is of another version."""
+    """A file is damaged, incomplete, of another version, or not of the format it claims."""
 
 
 class ClusterError(OSError):
-    """A Dask cluster that lost what a fit needs: its workers, their memory or the scheduler."""
+    """A Dask cluster lost what a fit needs: its workers, their memory or the scheduler."""
 
 
 class BitmixWarning(UserWarning):
-    """Parent of the package's warnings, so that one filter catches them all."""
+    """The base class of the package's warnings, so that one filter catches them all."""
 
 
 class FewRowsWarning(BitmixWarning):
-    """Fewer rows than the paper asks for: condition 2 of Theorem 1, m ≥ 8l."""
+    """There are fewer rows than the paper asks for: condition 2 of Theorem 1, m ≥ 8l."""
 
 
 class NoStructureWarning(BitmixWarning):
@@ -37,9 +37,17 @@ class DuplicateTemplatesWarning(BitmixWarning):
     """Two templates of a fit are equal."""
 
 
+class EmptyComponentsWarning(BitmixWarning):
+    """A component of a fit has no rows, or there are more components than distinct rows."""
+
+
+class RangeWarning(BitmixWarning):
+    """The largest number of templates that was tried was chosen."""
+
+
 class FewSurvivorsWarning(BitmixWarning):
-    """Fewer than k templates outlived the pruning of step 5."""
+    """Fewer than k templates survived step 5 of Algorithm 1."""
 
 
 class ColumnWarning(BitmixWarning):
-    """What looks like an id or a label is read as a feature, or what may be names as a row."""
+    """A column of ids or labels may have been read as a feature, or a line of names as a row."""

@@ -1,4 +1,4 @@
-"""Pictures, on axes you give or on new ones. matplotlib is loaded when one is drawn."""
+"""Plots on given axes or on new ones. matplotlib is imported when the first one is drawn."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bitmix.atomic import atomic_write
-from bitmix.extras import need
+from bitmix.errors import InputError
 from bitmix.features.gabor import GaborGeometry
 from bitmix.features.images import read_grey, without_size_warnings
 from bitmix.metrics import conditional_purity
-from bitmix.progress import progress
+from bitmix.support.atomic import atomic_write
+from bitmix.support.extras import need
+from bitmix.support.progress import progress
 from bitmix.theory import limit, plan
-from bitmix.theory.checks import one_light
+from bitmix.theory.checks import weights_with_least
 from bitmix.theory.limit import vote_error
+from bitmix.theory.plan import Method
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +39,7 @@ __all__ = [
     "saved_figure",
 ]
 
-# Okabe and Ito's colours, with line styles that still differ in grey
+# Okabe and Ito's colours, with line styles that can be told apart in grey
 _STYLES: dict[str, dict[str, Any]] = {
     "paper": {"color": "#0072B2", "linestyle": "-", "marker": "o"},
     "certificate": {"color": "#D55E00", "linestyle": "--", "marker": "s"},
@@ -52,17 +54,17 @@ def plot_templates(
     geometry: "Geometry | None" = None,
     shape: tuple[int, int] | None = None,
 ) -> NDArray[Any]:
-    """The templates of a fitted model, a picture each; darker where more of its rows have a 1.
+    """Draw each template of a fitted model; darker cells have a 1 in more of its rows.
 
     Parameters
     ----------
     model : a fitted estimator
     axes : array of matplotlib axes, optional
-        At least one a template; by default new ones.
-    geometry : geometry of sketches, optional
-        Draws strokes: `GaborSketch.geometry_` or an `Alphabet`.
-    shape : (rows, columns), optional
-        How the columns lie in a picture; by default as near to a square as can be.
+        At least one per template; by default new ones.
+    geometry : GaborGeometry or Alphabet, optional
+        Where the strokes of the bits are, for models of sketches: `GaborSketch.geometry_`.
+    shape : (int, int), optional
+        Rows and columns of the pictures; by default nearly square.
 
     Returns
     -------
@@ -79,9 +81,9 @@ def plot_templates(
         axes = plt.subplots(down, across, figsize=size, squeeze=False, layout="constrained")[1]
     places = np.ravel(axes)
     if len(places) < k:
-        raise ValueError(f"{k} templates need as many axes, got {len(places)}")
+        raise InputError(f"{k} templates need as many axes, got {len(places)}")
     if shape is not None and shape[0] * shape[1] != n:
-        raise ValueError(f"shape must hold {n} columns, got {shape[0]} × {shape[1]}")
+        raise InputError(f"shape must hold {n} columns, got {shape[0]} × {shape[1]}")
     for i, ax in enumerate(places):
         if i >= k:
             ax.set_axis_off()
@@ -95,30 +97,35 @@ def plot_templates(
 
 
 def near_square(n: int) -> tuple[int, int]:
-    """Rows and columns that hold n cells: exactly if some are near to a square, or a few more."""
-    down = math.isqrt(n)
-    exact = next(d for d in range(down, 0, -1) if n % d == 0)
-    return (exact, n // exact) if 4 * exact >= down else (down, -(-n // down))
+    """Rows and columns of a nearly square table that holds n cells.
+
+    The table has exactly n cells if neither side needs to be more than twice the other.
+    """
+    rows = next(rows for rows in range(math.isqrt(n), 0, -1) if n % rows == 0)
+    if n <= 2 * rows * rows:
+        return rows, n // rows
+    columns = math.isqrt(n - 1) + 1
+    return -(-n // columns), columns
 
 
 def _plot_bits(ax: "Axes", values: NDArray[np.float64], shape: tuple[int, int]) -> None:
-    cells = np.full(shape[0] * shape[1], np.nan)  # what is past the last column stays empty
+    cells = np.full(shape[0] * shape[1], np.nan)  # cells after the last column stay empty
     cells[: len(values)] = values
     ax.imshow(cells.reshape(shape), cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
     ax.set(xticks=[], yticks=[])
 
 
 def plot_margins(model: Any, X: Any, *, ax: "Axes | None" = None) -> "Axes":
-    """How sure the labels are: rows by the odds of their best template against the second.
+    """Draw a histogram of how sure the labels are: the odds of the best template to the second.
 
     Parameters
     ----------
     model : a fitted estimator with two templates or more
-    X : rows, as the model takes them
+    X : rows, as in `fit`
     ax : matplotlib axes, optional
     """
     if len(model.weights_) < 2:
-        raise ValueError("with one template there is nothing to be unsure of")
+        raise InputError("a model with one template has no margins: fit two or more")
     ax = _axes(ax)
     margins = np.asarray(model.margins(X)) / math.log(10)
     most = float(min(np.quantile(margins, 0.99), 60.0))
@@ -160,25 +167,26 @@ def plot_domain(
     reading: str = "corrected",
     pruning: str = "l1",
 ) -> "Axes":
-    """Where recovery is guaranteed: least n over m, or least c over w_min, above each curve."""
+    """Draw where recovery is guaranteed: the least n over m, or the least c over w_min.
+
+    The parameters are those of `bitmix.theory.plan`.
+    """
+    if over == "w_min" and n is None:
+        raise InputError("to draw c over w_min give n")
     ax = _axes(ax)
-    fixed: dict[str, Any] = {
+    common: dict[str, Any] = {
         "k": k, "q": q, "delta": delta, "epsilon": epsilon, "reading": reading, "pruning": pruning,
     }  # fmt: skip
+
+    def least(x: float, method: Method) -> float | None:
+        if over == "m":
+            return plan("n", m=int(x), c=c, w_min=w_min, method=method, **common).value
+        return plan("c", n=n, m=m, w_min=float(x), method=method, **common).value
+
     if over == "m":
-        across = np.unique(np.geomspace(20, max(1000, 2 * m), 16).astype(int))
-
-        def least(x: Any, method: str) -> float | None:
-            return plan("n", m=int(x), c=c, w_min=w_min, method=method, **fixed).value  # type: ignore[arg-type]
+        across, top = np.unique(np.geomspace(20, max(1000, 2 * m), 16).astype(int)), 1e6
     else:
-        if n is None:
-            raise ValueError("to draw c over w_min give n")
-        across = np.linspace(0.04, 1 / k, 16)
-
-        def least(x: Any, method: str) -> float | None:
-            return plan("c", n=n, m=m, w_min=float(x), method=method, **fixed).value  # type: ignore[arg-type]
-
-    top = 1e6 if over == "m" else 1.0
+        across, top = np.linspace(0.04, 1 / k, 16), 1.0
     _curve(ax, across, lambda x: least(x, "theorem"), f"Theorem 1 ({reading})", "paper", top)
     _curve(
         ax, across, lambda x: least(x, "certificate"), "certificate, first on a grid", "certificate"
@@ -186,8 +194,8 @@ def plot_domain(
     if over == "m":
         rows = np.arange(2, 400)
         most = np.log1p(-delta) / np.log1p(-vote_error(rows, q))  # recovery_masks = 1 - δ
-        seen = (most <= top) & (most >= 1)
-        ax.plot(rows[seen], most[seen], label="limit: no method above", **_STYLES["limit"])
+        drawn = (most <= top) & (most >= 1)
+        ax.plot(rows[drawn], most[drawn], label="limit: no method above", **_STYLES["limit"])
         ax.set(xscale="log", yscale="log", xlabel="rows m", ylabel="columns n", ylim=(1, top))
         ax.set_title(f"least n: c = {c:g}, k = {k}, q = {q:g}, w_min = {w_min:g}, δ = {delta:g}")
     else:
@@ -197,7 +205,7 @@ def plot_domain(
             label="limit: no method left of it\n(labels known, uniform templates)",
             **_STYLES["limit"],
         )
-        ax.set(yscale="log", xlabel="least weight w_min", ylabel="separation c", ylim=(None, top))
+        ax.set(yscale="log", xlabel="least weight w_min", ylabel="separation c", ylim=(1 / n, top))
         ax.set_title(f"least c: n = {n:,}, m = {m}, k = {k}, q = {q:g}, δ = {delta:g}")
     ax.grid(True, which="major", alpha=0.3)
     ax.legend(loc="upper left", bbox_to_anchor=(1.02, 1), frameon=False)
@@ -205,22 +213,22 @@ def plot_domain(
 
 
 def _least_weight(n: int, m: int, k: int, q: float, delta: float) -> float:
-    """The weight from which a cluster's own majority vote can be right with probability 1 - δ."""
+    """The weight from which on a cluster's majority can be right with probability 1 - δ."""
     for w in np.linspace(0.002, 1 / k, 200):
-        if limit(n, m, k, q, 1, one_light(float(w), k)).recovery_uniform >= 1 - delta:
+        if limit(n, m, k, q, 1, weights_with_least(float(w), k)).recovery_uniform >= 1 - delta:
             return float(w)
     return 1 / k
 
 
 def save_domain(path: str | PathLike[str], **settings: Any) -> None:
-    """`plot_domain` into a PNG or SVG file."""
+    """Draw `plot_domain` into a PNG or SVG file."""
     with saved_figure(path, (8, 4.5)) as figure:
         plot_domain(figure.subplots(), **settings)
 
 
 @contextmanager
 def saved_figure(path: str | PathLike[str], size: tuple[float, float]) -> "Iterator[Figure]":
-    """A new figure in inches; drawn into the PNG or SVG file when the block ends."""
+    """A new figure of this size in inches, written to a PNG or SVG file when the block ends."""
     need("matplotlib")
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -228,7 +236,7 @@ def saved_figure(path: str | PathLike[str], size: tuple[float, float]) -> "Itera
     figure = Figure(figsize=size, layout="constrained")
     yield figure
     form = Path(path).suffix.lower()[1:] or "png"
-    undated = {"Date": None} if form == "svg" else {}  # the same picture is the same file
+    undated = {"Date": None} if form == "svg" else {}  # equal pictures give equal files
     with atomic_write(path) as file, rc_context({"svg.hashsalt": "bitmix"}):
         figure.savefig(file, format=form, dpi=150, metadata=undated)
 
@@ -241,7 +249,7 @@ def _curve(
     style: str,
     top: float | None = None,
 ) -> None:
-    """One boundary; with `top`, the domain above it is shaded."""
+    """Draw one boundary; with `top`, shade the domain above it."""
     points = [(x, y) for x in progress(across, label) if (y := least(x)) is not None]
     if points:
         x, y = np.array(points, dtype=np.float64).T
@@ -253,33 +261,33 @@ def _curve(
 
 
 class Geometry(Protocol):
-    """Knows where the stroke of each bit is: `GaborGeometry` or `Alphabet`."""
+    """Where the stroke of each bit is: `GaborGeometry` or `Alphabet`."""
 
     @property
     def n_features(self) -> int: ...
 
     def segments(self, bits: ArrayLike) -> NDArray[np.float64]: ...
 
-    def shares(self, values: ArrayLike) -> NDArray[np.float64]: ...
+    def intensities(self, values: ArrayLike) -> NDArray[np.float64]: ...
 
 
 def plot_template(ax: "Axes", values: ArrayLike, geometry: Geometry) -> "Axes":
-    """A template or row as strokes; a mean template with grey by probability."""
+    """Draw a row or a template as strokes; those of a mean template are grey by probability."""
     from matplotlib.collections import LineCollection
 
-    shares = geometry.shares(values).clip(0, 1)
-    seen = np.flatnonzero(shares > 0.02)
-    everything = geometry.segments(np.ones(geometry.n_features))
-    order = seen[np.argsort(shares[seen], kind="stable")]  # dark strokes on top
+    intensity = geometry.intensities(values).clip(0, 1)
+    visible = np.flatnonzero(intensity > 0.02)
+    order = visible[np.argsort(intensity[visible], kind="stable")]  # dark strokes on top
+    segments = geometry.segments(np.ones(geometry.n_features))
     ax.add_collection(
         LineCollection(
-            list(everything[order].reshape(-1, 2, 2)),
-            colors=[str(round(1 - share, 3)) for share in shares[order]],
+            list(segments[order].reshape(-1, 2, 2)),
+            colors=[str(round(1 - value, 3)) for value in intensity[order]],
             linewidths=0.9,
             capstyle="round",
         )
     )
-    x, y = everything[:, 0::2], everything[:, 1::2]
+    x, y = segments[:, 0::2], segments[:, 1::2]
     pad = 0.02 * (x.max() - x.min())
     ax.set(xlim=(x.min() - pad, x.max() + pad), ylim=(y.max() + pad, y.min() - pad))
     ax.set_aspect("equal")
@@ -287,7 +295,7 @@ def plot_template(ax: "Axes", values: ArrayLike, geometry: Geometry) -> "Axes":
 
 
 def plot_image(ax: "Axes", source: Any, shape: tuple[int, int]) -> "Axes":
-    """An image file or array in grey, scaled as the sketch saw it."""
+    """Draw an image file or array in grey, scaled as for its sketch."""
     with without_size_warnings():
         ax.imshow(read_grey(source, shape), cmap="gray", vmin=0, vmax=1)
     return _bare(ax)
@@ -296,7 +304,7 @@ def plot_image(ax: "Axes", source: Any, shape: tuple[int, int]) -> "Axes":
 def save_sketches(
     path: str | PathLike[str], images: Sequence[Any], rows: Any, geometry: GaborGeometry
 ) -> None:
-    """Images beside their sketches (Figure 2), at most twelve of them."""
+    """Draw at most twelve images beside their sketches (Figure 2) into a PNG or SVG file."""
     chosen = _spread(len(images), 12)
     across = min(4, len(chosen))
     down = -(-len(chosen) // across)
@@ -310,24 +318,23 @@ def save_sketches(
 
 
 def save_sheet(
-    path: str | PathLike[str], images: Sequence[Any], found: ArrayLike, means: NDArray[np.float64],
+    path: str | PathLike[str], images: Sequence[Any], labels: ArrayLike, means: NDArray[np.float64],
     geometry: GaborGeometry, truth: Sequence[str] | None = None,
 ) -> None:  # fmt: skip
-    """The cluster sheet of Figures 7 and 8: the template first, then images of its cluster."""
+    """Draw the sheet of Figures 7 and 8 into a file: each template and images of its cluster."""
     with saved_figure(path, (10.35, 1.45 * len(means))) as figure:
-        draw_sheet(figure, images, found, means, geometry, truth)
+        draw_sheet(figure, images, labels, means, geometry, truth)
 
 
 def draw_sheet(
-    figure: "Figure | SubFigure", images: Sequence[Any], found: ArrayLike,
+    figure: "Figure | SubFigure", images: Sequence[Any], labels: ArrayLike,
     means: NDArray[np.float64], geometry: GaborGeometry, truth: Sequence[str] | None = None,
 ) -> None:  # fmt: skip
-    """`save_sheet` on a figure you give."""
-    labels = np.asarray(found)
+    """Draw the sheet of `save_sheet` on a given figure."""
     k, across = len(means), 9
     axes = figure.subplots(k, across, squeeze=False)
     for i in range(k):
-        members = np.flatnonzero(labels == i)
+        members = np.flatnonzero(np.asarray(labels) == i)
         plot_template(axes[i, 0], means[i], geometry)
         axes[i, 0].set_title(_cluster_title(members, truth), fontsize=7.5, loc="left")
         for ax in axes[i, 1:]:
@@ -338,7 +345,7 @@ def draw_sheet(
 
 
 def _spread(count: int, most: int) -> list[int]:
-    """At most so many of 0 … count-1, evenly spaced."""
+    """At most `most` of the numbers 0 … count-1, evenly spaced."""
     return [round(i) for i in np.linspace(0, count - 1, min(most, count)).tolist()]
 
 

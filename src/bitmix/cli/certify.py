@@ -5,29 +5,36 @@ from typing import Annotated
 
 import typer
 
-from bitmix.cli.data import table_for
-from bitmix.cli.output import Json, print_json
+from bitmix.cli.data import Reading
+from bitmix.cli.options import Json, Quiet
+from bitmix.cli.output import print_json
 
 
 def certify(
-    model: Annotated[Path, typer.Argument(help="A model written by model.save.")],
-    data: Annotated[Path, typer.Argument(help="Its rows, in any file that bitmix fit reads.")],
+    model: Annotated[Path, typer.Argument(help="A model saved by bitmix fit.")],
+    data: Annotated[Path, typer.Argument(help="The rows of the fit, in any format, or -.")],
+    reading: Reading,
     alpha: Annotated[
         float, typer.Option(help="Largest probability of a wrong certificate, in (0, 1).")
     ] = 0.05,
-    check: Annotated[bool, typer.Option("--check", help="Exit with 1 if not issued.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing: for --check.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with code 1 if not issued.")] = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Say whether the templates of a fit are exactly the true ones, with an honest error rate.
+    """Certify that the templates of a fit are exactly right.
 
-    Examples:  bitmix certify my.model rows.bits  |  bitmix certify my.model rows.csv --check
+    Prints what was checked and, if the certificate is not issued, what would help.
+
+    \b
+    Examples:
+      bitmix certify my.model rows.bits
+      bitmix certify my.model rows.csv --check
     """
-    from bitmix.certify import certify_fit
-    from bitmix.models import load_model
+    from bitmix.certify.fit import certify_fit
+    from bitmix.estimators.load import load_model
 
     fitted = load_model(model)
-    rows = table_for(fitted, data, None).read()
+    rows = reading.open_for(fitted, data).read()
     certificate = certify_fit(rows, fitted.templates_, alpha)
     if as_json:
         print_json(certificate.to_dict())

@@ -1,6 +1,7 @@
 """``bitmix fit``."""
 
 from contextlib import nullcontext
+from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -8,21 +9,19 @@ from typing import Annotated, Any
 
 import typer
 
-from bitmix.cli import answer as answers
-from bitmix.cli.data import Data, cluster, is_images, read_file, read_images, read_on_cluster
-from bitmix.cli.output import (
-    Force,
-    IdColumn,
-    Json,
-    LabelColumn,
-    Quiet,
-    distinct,
-    print_json,
-    writable,
+from bitmix.cli import summary as summaries
+from bitmix.cli.data import (
+    Dataset,
+    Reading,
+    connect,
+    is_image_folder,
+    read_images,
+    read_on_cluster,
+    read_table,
 )
-from bitmix.cli.sketch import CellSize, Orientations, Skip, Threshold, skipped
-
-MOST_COMPONENTS = 20
+from bitmix.cli.options import Force, Json, Quiet, Seed
+from bitmix.cli.output import check_distinct, check_writable, print_json
+from bitmix.cli.sketch import Sketching, print_skipped
 
 
 class Method(StrEnum):
@@ -32,141 +31,191 @@ class Method(StrEnum):
 
 
 class NoiseModel(StrEnum):
+    auto = "auto"
     shared = "shared"
+    updown = "updown"
     component = "component"
     feature = "feature"
     cell = "cell"
+
+
+@dataclass(frozen=True)
+class Search:
+    """Which estimator is fitted, and with which parameters."""
+
+    method: Annotated[Method, typer.Option(help="The estimator.")] = Method.template
+    noise_model: Annotated[
+        NoiseModel,
+        typer.Option(help="template: one flip rate for all, two, or per template, column or cell."),
+    ] = NoiseModel.auto
+    prior: Annotated[
+        float, typer.Option(min=0, help="template: strength of the prior; 0 for none.")
+    ] = 0.1
+    tol: Annotated[
+        float, typer.Option(min=0, help="template: distance to the optimum, in nats per row.")
+    ] = 1e-7
+    max_iter: Annotated[int, typer.Option(min=1, help="template: largest number of EM steps.")] = (
+        1000
+    )
+    max_rows_search: Annotated[
+        int | None, typer.Option(min=1, help="template: rows that the starts see.")
+    ] = None
+    rounds: Annotated[
+        int, typer.Option(min=2, help="two-round and classic: number of EM steps.")
+    ] = 10
+    n_init: Annotated[
+        int, typer.Option("--n-init", "--starts", min=1, help="Largest number of starts.")
+    ] = 10
+    seed: Seed = 0
+
+    def estimator(self, n_components: int) -> Any:
+        """The estimator, before its fit."""
+        from bitmix.estimators.paper import ClassicEM, TwoRoundEM
+        from bitmix.estimators.template import TemplateMixture
+
+        common: dict[str, Any] = {"n_init": self.n_init, "random_state": self.seed}
+        if self.method is Method.template:
+            return TemplateMixture(
+                n_components, noise_model=str(self.noise_model), prior=self.prior, tol=self.tol,
+                max_iter=self.max_iter, max_rows_search=self.max_rows_search, **common,
+            )  # fmt: skip
+        if self.method is Method.classic:
+            return ClassicEM(n_components, max_iter=self.rounds, **common)
+        return TwoRoundEM(n_components, rounds=self.rounds, **common)
+
+    def select(self, rows: Any, k_range: range | None) -> Any:
+        """Choose the number of templates."""
+        from bitmix.estimators.select import select_components
+
+        if self.method is not Method.template:
+            raise ValueError(f"--method {self.method} needs one number of templates: -k 3")
+        return select_components(rows, k_range, self.estimator(1))
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The files that a fit writes."""
+
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Save the model.")] = None
+    report: Annotated[Path | None, typer.Option(help="Write a report (.html).")] = None
+    sheet: Annotated[Path | None, typer.Option(help="Images: draw the clusters (.png, .svg).")] = (
+        None
+    )
+    force: Force = False
+
+    def check(self, data: Path) -> None:
+        """Refuse what could not be written, before the work and not after it."""
+        check_writable(self.output, self.force)
+        check_writable(self.report, self.force, ".html")
+        check_writable(self.sheet, self.force, ".png", ".svg")
+        check_distinct(data, self.output, self.report, self.sheet)
+        for path, library in ((self.report, "jinja2"), (self.sheet, "matplotlib")):
+            if path is not None:
+                import_module(library)
+
+    def show(self) -> None:
+        """Print which files were written."""
+        for what, path in (("model", self.output), ("report", self.report), ("sheet", self.sheet)):
+            if path is not None:
+                typer.echo(f"{what} written to {path}")
 
 
 def fit(
     data: Annotated[
         Path,
         typer.Argument(
-            help="Images in a folder, .bits .csv .tsv .parquet .fps .npy .npz .zarr …; - is CSV."
+            help="A table (.bits .csv .tsv .parquet .fps .npy .npz .zarr …, or -) or image folder."
         ),
     ],
-    k: Annotated[str, typer.Option("-k", help="How many templates, or auto.")],
-    method: Annotated[Method, typer.Option(help="Which estimator.")] = Method.template,
-    noise_model: Annotated[
-        NoiseModel, typer.Option(help="template: what has a noise level of its own.")
-    ] = NoiseModel.shared,
-    rounds: Annotated[int, typer.Option(min=2, help="two-round, classic: EM steps.")] = 10,
-    starts: Annotated[int, typer.Option(min=1, help="Keep the likeliest of so many starts.")] = 10,
-    seed: Annotated[int, typer.Option(min=0, help="Fixes every random choice.")] = 0,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Save the model.")] = None,
-    report: Annotated[
-        Path | None, typer.Option(help="Write a page to read and pass on, .html.")
-    ] = None,
-    sheet: Annotated[Path | None, typer.Option(help="Draw the clusters of images.")] = None,
-    id_column: IdColumn = None,
-    label_column: LabelColumn = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="Keep every pass here; call again to go on after a kill.")
-    ] = None,
-    on: Annotated[
-        str | None, typer.Option("--cluster", help="Fit on Dask: local, or tcp://host:port.")
+    k: Annotated[str, typer.Option("-k", help="Number of templates, a range as 2-5, or auto.")],
+    search: Search,
+    outputs: Outputs,
+    reading: Reading,
+    sketching: Sketching,
+    cluster: Annotated[
+        str | None, typer.Option(help="Fit on Dask workers: local, or tcp://host:port.")
     ] = None,
     certificate: Annotated[bool, typer.Option(help="Certify the templates.")] = True,
-    cell_size: CellSize = 6,
-    orientations: Orientations = 16,
-    threshold: Threshold = None,
-    skip_errors: Skip = False,
-    force: Force = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Find k templates in rows of bits, or in a folder of images.
+    """Find k templates in a table of 0 and 1, or in a folder of images.
 
-    Examples:  bitmix fit photos -k 3 --sheet sheet.png  |  bitmix fit rows.csv -k auto -o my.model
+    \b
+    Examples:
+      bitmix fit rows.csv -k auto -o my.model --report rows.html
+      bitmix fit photos -k 3 --sheet sheet.png
     """
-    wanted = _components(k)
-    for path, endings in ((output, ()), (report, (".html",)), (sheet, (".png", ".svg"))):
-        if path is not None:
-            writable(path, force, *endings)
-    distinct(data, output, report, sheet, checkpoint)
-    for path, library in ((report, "jinja2"), (sheet, "matplotlib")):
-        if path is not None:
-            import_module(library)  # what is missing is told before the work, not after it
-    with nullcontext() if on is None else cluster(on):
-        if is_images(data):
-            if id_column is not None or label_column is not None or on is not None:
-                raise ValueError("images have no columns and need no cluster: leave the option out")
-            found = read_images(data, cell_size, orientations, threshold, skip_errors)
-        elif sheet is not None:
-            raise ValueError("--sheet draws clusters of images: give a folder of images")
-        else:
-            read = read_file if on is None else read_on_cluster
-            found = read(data, id_column, label_column)
+    k_range = _parse_components(k)
+    outputs.check(data)
+    with nullcontext() if cluster is None else connect(cluster):
+        dataset = _read(data, reading, sketching, outputs, on_cluster=cluster is not None)
         selection = None
-        if wanted is None:
-            selection = _selected(found.rows, str(noise_model), starts, seed)
-            wanted = selection.n_components
-        model = _estimator(method, wanted, str(noise_model), rounds, starts, seed)
-        model.fit(found.rows, checkpoint=checkpoint)
-        model.id_column_, model.label_column_ = id_column, label_column
-        if output is not None:
-            model.save(output)  # first of all: what follows may fail
-        certified = answers.certified(model, found) if certificate else None
-        answer = answers.about(model, found, certified)
-        if report is not None:
-            _report(report, model, found, data, selection, certified or False)
-    if sheet is not None:
-        from bitmix.plots import save_sheet
+        if k_range is None or len(k_range) > 1:
+            selection = search.select(dataset.rows, k_range)
+            model = selection.model
+        else:
+            model = search.estimator(k_range[0]).fit(dataset.rows)
+        model.id_column_, model.label_column_ = reading.id_column, reading.label_column
+        if outputs.output is not None:
+            model.save(outputs.output)  # before anything else, which might fail
+        summary = summaries.summarize_fit(model, dataset)
+        issued: Any = False
+        if certificate:
+            from bitmix.report.facts import certify_if_possible
 
-        geometry, labels = found.transformer.geometry_, model.predict(found.rows)
-        save_sheet(sheet, found.images, labels, model.means_, geometry, found.truth)
+            issued, reason = certify_if_possible(model, dataset.rows)
+            summary["certificate"] = summaries.summarize_certificate(issued, reason)
+        if outputs.report is not None:
+            from bitmix import report
+
+            report.write(
+                model, dataset.rows, outputs.report, selection=selection, labels=dataset.classes,
+                ids=dataset.ids, geometry=getattr(dataset.transformer, "geometry_", None),
+                certificate=issued, source=data.name,
+            )  # fmt: skip
+        if outputs.sheet is not None:
+            _draw_sheet(outputs.sheet, model, dataset)
     if as_json:
-        print_json(answer)
+        print_json(summary)
     elif not quiet:
-        files = {"model": output, "report": report, "sheet": sheet}
-        again = None if found.transformer is not None or str(data) == "-" else data
-        answers.show(answer, files, again, found.classes)
-        if found.transformer is not None and found.transformer.skipped_:
-            typer.echo(skipped(found.transformer).strip())
+        summaries.print_fit(summary, dataset.classes_from)
+        outputs.show()
+        if dataset.transformer is not None:
+            print_skipped(dataset.transformer)
+        elif str(data) != "-":
+            summaries.print_next(outputs.output, data, len(model.weights_))
 
 
-def _report(
-    path: Path, model: Any, found: Data, data: Path, selection: Any, certificate: Any
-) -> None:
-    from bitmix import report
-
-    report.write(
-        model, found.rows, path, selection=selection, labels=found.truth, ids=found.ids,
-        geometry=getattr(found.transformer, "geometry_", None), certificate=certificate,
-        source=data.name,
-    )  # fmt: skip
-
-
-def _components(text: str) -> int | None:
-    """A number, or None for auto."""
+def _parse_components(text: str) -> range | None:
+    """The numbers of templates to try; None for auto."""
     if text == "auto":
         return None
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"-k must be a whole number from 1, or auto, got {text!r}")
-    return int(text)
+    first, dash, last = text.partition("-")
+    ends = [int(end) if end.isdecimal() else 0 for end in (first, last if dash else first)]
+    if not 1 <= ends[0] <= ends[1]:
+        raise ValueError(
+            f"-k must be a whole number from 1, a range of them as 2-5, or auto, got {text!r}"
+        )
+    return range(ends[0], ends[1] + 1)
 
 
-def _selected(rows: Any, noise_model: str, starts: int, seed: int) -> Any:
-    from bitmix.select import select_components
+def _read(
+    path: Path, reading: Reading, sketching: Sketching, outputs: Outputs, *, on_cluster: bool
+) -> Dataset:
+    if is_image_folder(path):
+        if reading != Reading() or on_cluster:
+            raise ValueError(
+                f"{path} is a folder of images: leave out --cluster and the options for tables"
+            )
+        return read_images(path, sketching)
+    if outputs.sheet is not None:
+        raise ValueError(f"--sheet needs a folder of images, got {path}")
+    return read_on_cluster(path, reading) if on_cluster else read_table(path, reading)
 
-    most = min(MOST_COMPONENTS, rows.shape[0])
-    found = select_components(
-        rows, range(1, most + 1), noise_model=noise_model, n_init=starts, random_state=seed
-    )
-    if found.n_components == MOST_COMPONENTS:
-        note = f"bitmix: note: {MOST_COMPONENTS} templates are the most that -k auto tries"
-        typer.echo(note, err=True)
-    return found
 
+def _draw_sheet(path: Path, model: Any, dataset: Dataset) -> None:
+    from bitmix.plots import save_sheet
 
-def _estimator(
-    method: Method, k: int, noise_model: str, rounds: int, starts: int, seed: int
-) -> Any:
-    from bitmix.estimators import ClassicEM, TwoRoundEM
-    from bitmix.template_mixture import TemplateMixture
-
-    if method is Method.template:
-        return TemplateMixture(k, noise_model=noise_model, n_init=starts, random_state=seed)
-    if method is Method.classic:
-        return ClassicEM(k, max_iter=rounds, n_init=starts, random_state=seed)
-    return TwoRoundEM(k, rounds=rounds, n_init=starts, random_state=seed)
+    labels, geometry = model.predict(dataset.rows), dataset.transformer.geometry_
+    save_sheet(path, dataset.images, labels, model.means_, geometry, dataset.classes)

@@ -5,56 +5,59 @@ from typing import Annotated, Any
 
 import typer
 
-from bitmix.cli.answer import noise_line, of_model, templates
-from bitmix.cli.output import Json, print_json
+from bitmix.cli.options import Json
+from bitmix.cli.output import print_json
+from bitmix.cli.summary import noise_line, starts_line, summarize_model, template_table
 
-MOST_NAMES = 8
+MAX_NAMES_SHOWN = 8
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(help="A model written by bitmix fit.")],
+    model: Annotated[Path, typer.Argument(help="A model saved by bitmix fit.")],
     as_json: Json = False,
 ) -> None:
-    """Say what is in a model: templates, weights, noise, and how it was fitted.
+    """Show the templates, weights, noise and settings of a model.
 
-    Examples:  bitmix inspect my.model  |  bitmix inspect my.model --json
+    \b
+    Examples:
+      bitmix inspect my.model
+      bitmix inspect my.model --json
     """
-    from bitmix.models import load_model
+    from bitmix.estimators.load import load_model
 
     fitted = load_model(model)
-    names = getattr(fitted, "feature_names_in_", None)
-    answer: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "estimator": type(fitted).__name__,
-        **of_model(fitted),
+        **summarize_model(fitted),
         "seed": fitted.seed_,
         "parameters": {k: v for k, v in fitted.get_params().items() if k != "init"},
         "rounds": len(fitted.history_),
-        "feature_names": names,
+        "feature_names": getattr(fitted, "feature_names_in_", None),
         "id_column": fitted.id_column_,
         "label_column": fitted.label_column_,
     }
     if as_json:
-        print_json({**answer, "templates": fitted.templates_})
+        print_json({**summary, "templates": fitted.templates_})
     else:
-        _show(answer)
+        _show(summary)
 
 
-def _show(answer: dict[str, Any]) -> None:
+def _show(summary: dict[str, Any]) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
-    console.print(f"{answer['estimator']}, {answer['columns']:,} columns")
-    console.print(templates(answer), soft_wrap=False)
-    console.print(noise_line(answer))
-    console.print(f"{answer['rounds']} EM steps, seed {answer['seed']}")
-    if "n_agreeing" in answer:
-        console.print(f"reached by {answer['n_agreeing']} of {answer['n_starts']} starts")
-    names = answer["feature_names"]
+    console.print(f"{summary['estimator']}, {summary['columns']:,} columns")
+    console.print(template_table(summary), soft_wrap=False)
+    console.print(noise_line(summary))
+    console.print(f"{summary['rounds']} EM steps, seed {summary['seed']}")
+    if "n_agreeing" in summary:
+        console.print(starts_line(summary))
+    names = summary["feature_names"]
     if names is not None:
-        more = f", … ({len(names):,} in all)" if len(names) > MOST_NAMES else ""
-        console.print(f"columns: {', '.join(names[:MOST_NAMES])}{more}")
-    for name in ("id_column", "label_column"):
-        if answer[name] is not None:
-            console.print(f"{name.replace('_', ' ')}: {answer[name]}")
-    given = {name: value for name, value in answer["parameters"].items() if value is not None}
+        more = f", … ({len(names):,} in all)" if len(names) > MAX_NAMES_SHOWN else ""
+        console.print(f"columns: {', '.join(names[:MAX_NAMES_SHOWN])}{more}")
+    for role in ("id_column", "label_column"):
+        if summary[role] is not None:
+            console.print(f"{role.replace('_', ' ')}: {summary[role]}")
+    given = {name: value for name, value in summary["parameters"].items() if value is not None}
     console.print("parameters: " + ", ".join(f"{name}={value}" for name, value in given.items()))

@@ -1,23 +1,22 @@
-"""The M step of `NoisyTemplates`: templates by majority, noise by what the majority leaves over.
+"""Noise models: the M step, and the objective with its prior.
 
-The fit maximises, over templates, weights and noise,
+A fit maximises, over templates, weights and flip rates,
 
-    Σ_x ω_x·ln Σ_i w_i·Π_s (1-ν_is)^[x_s = P_is]·ν_is^[x_s ≠ P_is]  +  ln of the prior,
+    Σ_x ω_x·ln Σ_i w_i f_i(x)  +  ln of the prior,
 
-ω_x the weight of a row; a missing cell leaves out its factor. Given the shares of an E step, the
-best template bit is the majority whatever the noise below ½, and the best noise level is the share
-of what is wrong: so every step raises the objective, but for the rounding of the integers. The
-prior only keeps every probability off 0 and 1:
+ω_x the weight of a row; a missing cell leaves out its factor of f_i. Given the responsibilities of
+an E step, a template bit is 1 if the ones of its cell are likelier under a 1, and a flip rate is the
+share of flipped bits among the cells that share it. So every step raises the objective, but for the
+rounding of integers. The prior keeps probabilities off 0 and 1; its strength b counts in rows:
 
-* levels that cells share: a·Σ ln ν(1-ν), a = `PRIOR`, the sum over the levels. The best is
-  (wrong + a) / (cells + 2a), as if one more cell had been half wrong.
-* a level for each cell, that is, a free probability p of a 1: b·Σ μ_s·ln p_is + (1-μ_s)·ln(1-p_is),
-  b = `CELL_PRIOR`, μ_s the share of ones of the column over all rows. The best is
-  (ones + b·μ_s) / (cells + b): a tenth of a row is drawn towards the column. A column that is
-  nearly always 0 is not thought of as a coin by a cluster of few rows.
+* flip rates: (b/2)·Σ ln ν(1-ν) over the rates ν, as if b more cells had been half flipped;
+* a probability p per cell: b·Σ μ_s·ln p + (1-μ_s)·ln(1-p), μ_s the share of ones of the column, as
+  if each component had b more rows that are like all rows. This keeps a small component from
+  estimating p ≈ ½ for a column that is almost always 0.
 """
 
-import math
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,69 +24,124 @@ from numpy.typing import NDArray
 from bitmix.em.step import Statistics
 from bitmix.kernels import fixed
 from bitmix.kernels.fixed import Ints
-from bitmix.mixture import Floats
-from bitmix.noisy import NoiseModel, NoisyTemplates, noise_shape
+from bitmix.models.mixture import MIN_PROBABILITY, Floats, Mixture, NoiseModel, wide_log_rates
 
-PRIOR = 0.5
-"""a: pseudo-counts, in rows."""
-CELL_PRIOR = 0.1
-"""b: pseudo-counts, in rows."""
+_PRIOR_BITS = 20  # the prior of a cell is rounded to 2^-20 nats, so that any order of adding agrees
+_MAX_ROUNDS = 20
 
 
-def maximise(
-    statistics: Statistics, model: NoiseModel, templates: NDArray[np.uint8]
-) -> NoisyTemplates:
-    """The best mixture given the shares; a tie goes to the majority of its column over all rows,
-    and cells without rows keep their template.
+@dataclass(frozen=True)
+class Noise:
+    """The noise model to fit."""
+
+    model: NoiseModel
+    prior: float
+    """b: the strength of the prior, in rows. With 0 the fit is one of maximum likelihood."""
+    given: tuple[float | None, ...] = ()
+    """Flip rates that are known: (q,), or (α, β) of which one may be None."""
+
+    def maximise(self, statistics: Statistics, before: Mixture) -> Mixture:
+        """The M step: the best mixture given the responsibilities.
+
+        A tie between bits goes to the majority of the column over all rows, and cells without rows
+        keep their template. With two flip rates, bits and rates are improved in turn until the
+        bits stay the same.
+        """
+        ones, cells = statistics.sums, statistics.counts
+        prior = self.prior * (statistics.weight_one << fixed.SHARE_BITS)
+        if self.model == "cell":
+            means = _shares(ones + prior * statistics.column_shares, cells + prior, before.means)
+            return Mixture(means, statistics.weights, None)
+        cells = np.broadcast_to(cells, ones.shape)
+        bits = _best_bits(ones, cells, before)
+        noise = self._best_rates(ones, cells, bits, prior)
+        if self.model == "updown":
+            for _ in range(_MAX_ROUNDS):
+                last, bits = (
+                    bits,
+                    _best_bits(ones, cells, Mixture(before.means, before.weights, noise)),
+                )
+                if np.array_equal(last, bits):
+                    break
+                noise = self._best_rates(ones, cells, bits, prior)
+        return Mixture(bits.astype(np.float64), statistics.weights, noise)
+
+    def _best_rates(self, ones: Ints, cells: Ints, bits: NDArray[np.bool_], prior: float) -> Any:
+        """The flip rates of the model, or those that are given."""
+        k, n = ones.shape
+        flipped = np.where(bits, cells - ones, ones)
+        if self.model == "updown":
+            parts = zip((~bits, bits), self.given or (None, None), strict=True)
+            return np.array(
+                [
+                    given or _rates(flipped * of, cells * of, (1, 1), prior)[0, 0]
+                    for of, given in parts
+                ]
+            )
+        if self.given:
+            return self.given[0]
+        shape = {"shared": (1, 1), "component": (k, 1), "feature": (1, n)}[self.model]
+        rates = _rates(flipped, cells, shape, prior)
+        return float(rates[0, 0]) if self.model == "shared" else rates
+
+    def objective(self, statistics: Statistics, mixture: Mixture) -> int:
+        """ln L + ln of the prior, in units of 2^-42 nats over `weight_one`.
+
+        `statistics` are those of an E step from `mixture`.
+        """
+        if self.prior == 0:
+            return statistics.likelihood_units
+        ones: Any = statistics.column_shares if mixture.noise is None else 0.5
+        right, wrong = mixture.log_rates
+        scale = self.prior * 2.0 ** (_PRIOR_BITS - fixed.LOG_BITS)
+        terms = wrong * (scale * ones) + right * (scale * (1 - ones))
+        prior = int(np.rint(terms).astype(np.int64).sum())
+        prior <<= fixed.LIKELIHOOD_BITS - _PRIOR_BITS
+        return statistics.likelihood_units + statistics.weight_one * prior
+
+
+def evidence(ones: Ints, cells: Ints, noise: Any) -> Any:
+    """How much the cells speak for a template bit of 1: above 0, it is likelier than a 0.
+
+    With one rate the majority decides, in whole numbers. With rates (α, β), a 1 speaks for it by
+    ln((1-β)/α) and a 0 against it by ln((1-α)/β).
     """
-    weights = statistics.mass / (statistics.n_rows << fixed.SHARE_BITS)
-    ones, cells = statistics.sums, statistics.counts
-    row = float(statistics.weight_one << fixed.SHARE_BITS)
-    if model == "cell":
-        prior, rates = CELL_PRIOR * row, column_rates(statistics)
-        all_cells = cells + prior
-        one = (ones + prior * rates) / all_cells
-        zero = (cells - ones + prior * (1 - rates)) / all_cells
-        return NoisyTemplates((one > zero).view(np.uint8), weights, np.minimum(one, zero))
-    shape = noise_shape(model, *ones.shape)
-    cells = np.broadcast_to(cells, ones.shape)
-    lead = 2 * ones - cells
-    by_column = (lead == 0) & (_pooled(lead, (1, lead.shape[1])) > 0)
-    majority = np.where(cells > 0, (lead > 0) | by_column, templates).astype(np.uint8)
-    wrong = np.minimum(ones, cells - ones)
-    prior = PRIOR * row
-    noise = (_pooled(wrong, shape) + prior) / (_pooled(cells, shape) + 2 * prior)
-    return NoisyTemplates(majority, weights, noise)
+    if np.shape(noise) != (2,):
+        return 2 * ones - cells
+    (zero_right, zero_wrong), (one_right, one_wrong) = (
+        wide_log_rates(rate) for rate in noise.tolist()
+    )
+    return ones * ((one_right - zero_wrong) / 2.0**128) - (cells - ones) * (
+        (zero_right - one_wrong) / 2.0**128
+    )
 
 
-def column_rates(statistics: Statistics) -> Floats:
-    """μ_s, with one more cell that is half a one; the same for every E step on the same rows."""
-    row = float(statistics.weight_one << fixed.SHARE_BITS)
-    ones, cells = (values.sum(axis=0) for values in (statistics.sums, statistics.counts))
-    rates: Floats = (ones + 0.5 * row) / (cells + row)
-    return rates
+def _best_bits(ones: Ints, cells: Ints, before: Mixture) -> NDArray[np.bool_]:
+    lead = evidence(ones, cells, before.noise)
+    of_column = evidence(ones.sum(axis=0), cells.sum(axis=0), before.noise)
+    return np.where(cells > 0, (lead > 0) | ((lead == 0) & (of_column > 0)), before.means > 0.5)
 
 
-def _pooled(values: Ints, shape: tuple[int, int]) -> Floats:
-    """Sums over what shares a noise level, as floats; exact up to their last rounding.
+def _rates(flipped: Ints, cells: Ints, shape: tuple[int, int], prior: float) -> Floats:
+    """Flipped bits among the cells that share a rate, with `prior` more cells, half of them flipped.
 
-    A sum over components is at most 2^61, as the shares of a row add to one. For sums over columns
-    high and low halves are summed apart so that none overflows.
+    Sums are exact up to their last rounding. A sum over components is at most 2^61, as the
+    responsibilities of a row add to one; over columns, high and low halves are summed apart.
     """
     axes = tuple(axis for axis in (0, 1) if shape[axis] == 1)
-    if axes == (0,):
-        by_column: Floats = values.sum(axis=0, keepdims=True).astype(np.float64)
-        return by_column
-    high = (values >> 31).sum(axis=axes, keepdims=True)
-    low = (values & ((1 << 31) - 1)).sum(axis=axes, keepdims=True)
-    total: Floats = high * 2.0**31 + low
-    return total
+
+    def pooled(values: Ints) -> Floats:
+        high = (values >> 31).sum(axis=axes, keepdims=True)
+        low = (values & ((1 << 31) - 1)).sum(axis=axes, keepdims=True)
+        return high * 2.0**31 + low
+
+    wrong, total = pooled(flipped) + prior / 2, pooled(cells) + prior
+    return _shares(wrong, total, 0.5).clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
 
 
-def log_prior(mixture: NoisyTemplates, model: NoiseModel, rates: Floats) -> float:
-    """The last term of the objective; `rates` are the `column_rates`."""
-    v = mixture.noise
-    if model == "cell":
-        wrong = np.where(mixture.templates == 1, 1 - rates, rates)
-        return CELL_PRIOR * float((wrong * np.log(v) + (1 - wrong) * np.log1p(-v)).sum())
-    return PRIOR * math.fsum((np.log(v) + np.log1p(-v)).ravel().tolist())
+def _shares(part: Any, total: Any, otherwise: Any) -> Floats:
+    """part / total, or `otherwise` where the total is 0."""
+    empty = total == 0
+    if not np.any(empty):
+        return np.asarray(part / total, dtype=np.float64)
+    return np.where(empty, otherwise, part / np.where(empty, 1, total))

@@ -12,8 +12,11 @@ from bitmix.kernels import backend, fixed
 from bitmix.kernels.bits import Words
 from bitmix.kernels.fixed import Ints
 from bitmix.kernels.scores import Scores
-from bitmix.mixture import Floats
+from bitmix.models.mixture import Floats
 from bitmix.rows import Rows
+from bitmix.rows.protocol import Layout
+
+_TALLY_BYTES = 1 << 30  # partial counts of all threads together
 
 
 def labels(rows: Rows, mixture: Model) -> NDArray[np.int64]:
@@ -36,38 +39,77 @@ def margins(rows: Rows, mixture: Model) -> Floats:
     return _map(rows, mixture, _margins)
 
 
+def entropies(rows: Rows, mixture: Model) -> Floats:
+    """-Σ_i p_i(x)·ln p_i(x) of each row."""
+    return _map(rows, mixture, _entropies)
+
+
+def row_values(rows: Rows, mixture: Model) -> Floats:
+    """Label, margin, log-likelihood and number of known cells of each row, in one pass: (m, 4)."""
+    of_block = partial(_row_values, n_columns=rows.shape[1], layout=rows.layout)
+    return np.asarray(_map(rows, mixture, of_block))
+
+
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """How many rows go to each component, how likely all are, how many bits are 1."""
+    """Counts over all rows, each row counted for its likeliest component. Tallies add."""
 
-    members: Ints
+    sizes: Ints
+    """Rows per component, shape (k,)."""
+    ones: Ints
+    """Ones per component and column, shape (k, n)."""
+    known: Ints | None
+    """Known cells per component and column, if cells may be missing."""
     likelihood_units: int
-    ones: int
+    """Σ_x ln Σ_i w_i f_i(x) in units of 2^-42 nats."""
 
     def __add__(self, other: "Tally") -> "Tally":
+        known = None if self.known is None or other.known is None else self.known + other.known
         return Tally(
-            self.members + other.members,
-            self.likelihood_units + other.likelihood_units,
+            self.sizes + other.sizes,
             self.ones + other.ones,
+            known,
+            self.likelihood_units + other.likelihood_units,
         )
 
     @property
+    def cells(self) -> Ints:
+        """Known cells per component and column, shape (k, n)."""
+        if self.known is not None:
+            return self.known
+        return np.broadcast_to(self.sizes[:, None], self.ones.shape)
+
+    @property
+    def density(self) -> float:
+        """The share of ones among the known cells."""
+        return int(self.ones.sum()) / max(int(self.cells.sum()), 1)
+
+    @property
     def log_likelihood(self) -> float:
+        """Σ_x ln Σ_i w_i f_i(x)."""
         return self.likelihood_units / (1 << fixed.LIKELIHOOD_BITS)
 
 
 def tally(rows: Rows, mixture: Model) -> Tally:
-    """All of it in one pass, with nothing kept for each row. For rows without weights or gaps."""
-    return rows.map_reduce(
-        partial(_tally, scores=mixture.scores()), block_cells=mixture.n_components, workers=1 << 16
+    """Count the rows in one pass that stores nothing per row. Weights of rows are not used."""
+    k, n = mixture.n_components, rows.shape[1]
+    scores = mixture.scores(missing=rows.layout.missing)
+    of_block = partial(_tally, scores=scores, n_columns=n, layout=rows.layout)
+    return rows.map_reduce(of_block, block_cells=k, workers=max(1, _TALLY_BYTES // (24 * k * n)))
+
+
+def _tally(words: Words, *, scores: Scores, n_columns: int, layout: Layout) -> Tally:
+    kernels, k, words = backend(words), len(scores.const), layout.scored(words)
+    shares, tops, logs = kernels.posteriors(scores(words), scores.bits, fixed.tables())
+    owner = shares.argmax(axis=1)
+    sums = kernels.owned_sums(words, owner, k, 64 * words.shape[1]) >> fixed.SHARE_BITS
+    ones, known = layout.columns(sums, n_columns)
+    return Tally(
+        np.bincount(owner, minlength=k),
+        np.ascontiguousarray(ones),
+        None if known is None else np.ascontiguousarray(known),
+        likelihood(fixed.total(tops), fixed.total(logs), scores.bits),
     )
-
-
-def _tally(words: Words, *, scores: Scores) -> Tally:
-    shares, tops, logs = backend(words).posteriors(scores(words), scores.bits, fixed.tables())
-    members = np.bincount(shares.argmax(axis=1), minlength=len(scores.const))
-    ones = int(np.bitwise_count(words).sum(dtype=np.int64))
-    return Tally(members, likelihood(tops, logs, scores.bits), ones)
 
 
 def _map(rows: Rows, mixture: Model, function: Any) -> NDArray[Any]:
@@ -79,25 +121,52 @@ def _map(rows: Rows, mixture: Model, function: Any) -> NDArray[Any]:
 
 def _labels(words: Words, *, scores: Scores) -> NDArray[np.int64]:
     shares, _, _ = backend(words).posteriors(scores(words), scores.bits, fixed.tables())
-    best: NDArray[np.int64] = shares.argmax(axis=1)
-    return best
+    return shares.argmax(axis=1)
 
 
 def _probabilities(words: Words, *, scores: Scores) -> Floats:
     shares, _, _ = backend(words).posteriors(scores(words), scores.bits, fixed.tables())
-    p: Floats = shares / float(1 << fixed.SHARE_BITS)
-    return p
+    return shares / float(1 << fixed.SHARE_BITS)
+
+
+def _entropies(words: Words, *, scores: Scores) -> Floats:
+    p = _probabilities(words, scores=scores)
+    logs = backend(p).logs(np.where(p > 0, p, 1.0), fixed.tables()) / 2.0**fixed.LOG_BITS
+    total = np.zeros(len(p))
+    for i in range(p.shape[1]):  # one after the other, so that any machine adds in this order
+        total -= p[:, i] * logs[:, i]
+    return total
 
 
 def _log_likelihoods(words: Words, *, scores: Scores) -> Floats:
     _, tops, logs = backend(words).posteriors(scores(words), scores.bits, fixed.tables())
-    total: Floats = tops / float(1 << scores.bits) + logs / float(1 << fixed.LOG_BITS)
-    return total
+    return _to_nats(tops, logs, scores.bits)
+
+
+def _to_nats(tops: Ints, logs: Ints, bits: int) -> Floats:
+    return tops / float(1 << bits) + logs / float(1 << fixed.LOG_BITS)
 
 
 def _margins(words: Words, *, scores: Scores) -> Floats:
-    ranked = np.sort(scores(words), axis=1)
+    return _margins_of(scores(words), scores.bits)
+
+
+def _margins_of(scores: Ints, bits: int) -> Floats:
+    ranked = np.sort(scores, axis=1)
     if ranked.shape[1] == 1:
-        return np.full(len(words), np.inf)
-    margin: Floats = (ranked[:, -1] - ranked[:, -2]) / float(1 << scores.bits)
-    return margin
+        return np.full(len(scores), np.inf)
+    return (ranked[:, -1] - ranked[:, -2]) / float(1 << bits)
+
+
+def _row_values(words: Words, *, scores: Scores, n_columns: int, layout: Layout) -> Floats:
+    values, known = scores(layout.scored(words)), layout.known(words)
+    n_known = n_columns if known is None else np.bitwise_count(known).sum(axis=1)
+    shares, tops, logs = backend(words).posteriors(values, scores.bits, fixed.tables())
+    return np.column_stack(
+        [
+            shares.argmax(axis=1),
+            _margins_of(values, scores.bits),
+            _to_nats(tops, logs, scores.bits),
+            np.broadcast_to(n_known, len(words)),
+        ]
+    )

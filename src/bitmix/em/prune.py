@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bitmix.errors import FewSurvivorsWarning, InputError
 from bitmix.kernels.fixed import Ints
-from bitmix.mixture import Floats, Mixture
+from bitmix.models.mixture import Floats
 
 Pruning = Literal["l1", "hamming"]
 
@@ -17,27 +17,30 @@ Pruning = Literal["l1", "hamming"]
 def as_pruning(value: Any) -> Pruning:
     """The distance of step 6 by name."""
     if value in ("l1", "hamming"):
-        return value  # type: ignore[no-any-return]
+        return value
     raise InputError(f"pruning must be 'l1' (the paper's) or 'hamming', got {value!r}")
 
 
-def survivors(mixture: Mixture, k: int) -> NDArray[np.intp]:
+def survivors(weights: Floats, k: int) -> NDArray[np.intp]:
     """Step 5: components of weight at least w_T = 1/4l.
 
-    Fewer than k: the heaviest of the starved fill up, the lowest index among equals.
+    If fewer than k survive, the heaviest k do, the lowest index among equals.
     """
-    l, weights = mixture.n_components, mixture.weights
-    fed = np.flatnonzero(weights >= 1 / (4 * l))
-    if len(fed) >= k:
-        return fed
-    warnings.warn(
-        f"only {len(fed)} of {l} templates have weight 1/{4 * l} or more after round 1, fewer than "
-        f"n_components={k}: the heaviest others fill up. Use fewer components or more rows",
-        FewSurvivorsWarning,
-        stacklevel=2,
-    )
-    heaviest = np.argsort(-weights, kind="stable")[:k]
-    return np.sort(heaviest)
+    fed = np.flatnonzero(weights >= 1 / (4 * len(weights)))
+    return fed if len(fed) >= k else np.sort(np.argsort(-weights, kind="stable")[:k])
+
+
+def warn_if_few(weights: Floats, k: int) -> None:
+    """A warning if fewer than k templates survive step 5 by themselves."""
+    l = len(weights)
+    n_fed = int((weights >= 1 / (4 * l)).sum())
+    if n_fed < k:
+        warnings.warn(
+            f"only {n_fed} of {l} templates have weight 1/{4 * l} or more after round 1, fewer "
+            f"than n_components={k}: the heaviest others fill up. Use fewer components or more rows",
+            FewSurvivorsWarning,
+            stacklevel=3,
+        )
 
 
 def farthest_first(
@@ -48,7 +51,7 @@ def farthest_first(
     Distances are whole numbers, so that the choice is the same on every machine; the lowest index
     wins among equals.
     """
-    distances_to = _ExpectedHamming(means) if pruning == "hamming" else _L1(means)
+    distances_to = _ExpectedHamming(means).to if pruning == "hamming" else _L1(means).to
     chosen = [int(rng.integers(len(means)))]
     nearest = distances_to(chosen[0])
     while len(chosen) < k:
@@ -59,26 +62,31 @@ def farthest_first(
 
 
 class _L1:
-    """Σ_s |S_s - T_s|, the paper's D."""
+    """Σ_s |S_s - T_s|, the paper's D, in units of 2^-30."""
 
     def __init__(self, means: Floats) -> None:
-        self.means = _to_integers(means, 30)
+        self.means = np.rint(means * (1 << 30)).astype(np.int64)
 
-    def __call__(self, i: int) -> Ints:
+    def to(self, i: int) -> Ints:
+        """Distances from template i to all."""
         return np.array([np.abs(mean - self.means[i]).sum() for mean in self.means])
 
 
 class _ExpectedHamming:
-    """Σ_s S_s(1-T_s) + T_s(1-S_s): the mean distance between rows of the one and of the other."""
+    """Σ_s S_s(1-T_s) + T_s(1-S_s): the mean distance between a row of one and a row of the other.
+
+    Means are rounded so coarsely that every product and sum is a whole number below 2^53: it is
+    exact in any order of adding.
+    """
 
     def __init__(self, means: Floats) -> None:
-        bits = min(30, (61 - math.ceil(math.log2(means.shape[1] + 1))) // 2)
-        self.means, self.one = _to_integers(means, bits), 1 << bits
+        bits = min(20, (52 - math.ceil(math.log2(means.shape[1] + 1))) // 2)
+        self._means = np.rint(means * (1 << bits))
+        self._sums = self._means.sum(axis=1) * (1 << bits)
 
-    def __call__(self, i: int) -> Ints:
-        S, one = self.means[i], self.one
-        return np.array([(S * (one - T) + T * (one - S)).sum() for T in self.means])
-
-
-def _to_integers(means: Floats, bits: int) -> Ints:
-    return np.rint(means * (1 << bits)).astype(np.int64)
+    def to(self, i: int) -> Ints:
+        """Distances from template i to all."""
+        apart = self._sums + self._sums[i] - 2 * (self._means @ self._means[i])
+        distances = apart.astype(np.int64)
+        distances[i] = 0
+        return distances

@@ -2,17 +2,18 @@
 
 import math
 import warnings
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bitmix.errors import FewRowsWarning, InputError, NoStructureWarning
 from bitmix.kernels import backend, fixed
 from bitmix.kernels.bits import Words
-from bitmix.mixture import Mixture
+from bitmix.models.mixture import Mixture
 from bitmix.rows import Rows, as_rows
+from bitmix.support.randomness import draw_without_replacement
+from bitmix.theory.guarantee import seeds_needed
+from bitmix.theory.tails import noise_of_pair
 
 _PAIRED = 256  # seeds that are compared with all before them at a time
 
@@ -31,7 +32,7 @@ def number_of_seeds(
                 f"n_seeds must be at most the number of rows, n_samples={m}, got {n_seeds}"
             )
         return n_seeds
-    wanted = formula(1 / k if min_weight is None else min_weight, delta)
+    wanted = math.ceil(seeds_needed(1 / k if min_weight is None else min_weight, delta))
     most = max(k, -(-m // 4) - 1)
     if wanted > most:
         warnings.warn(
@@ -43,17 +44,10 @@ def number_of_seeds(
     return min(wanted, most)
 
 
-def formula(min_weight: float, delta: float) -> int:
-    """⌈(4/w_min)·ln(2/(δ·w_min))⌉, condition 1 of Theorem 1."""
-    with fixed.exactly():
-        w_min = Decimal(min_weight)
-        return math.ceil(4 / w_min * fixed.ln(2 / (Decimal(delta) * w_min)))
-
-
 def pick(rows: Rows, l: int, rng: np.random.Generator, noise: float | None) -> Mixture:
     """l distinct random rows as templates of equal weight, and q0 (given, or from the rows)."""
     m, n = rows.shape
-    return _mixture(rows.take(indices(m, l, rng)), n, noise)
+    return _mixture(rows.take(draw_without_replacement(m, l, rng)), n, noise)
 
 
 def given(
@@ -71,41 +65,70 @@ def given(
     return _mixture(rows.take(range(l)), n, noise)
 
 
-def _mixture(words: Words, n: int, noise: float | None) -> Mixture:
-    return Mixture.of_rows(words, n, noise_of(words, n) if noise is None else noise)
-
-
-def indices(m: int, l: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """l of m row numbers without replacement; fewer seeds are a prefix of more."""
-    drawn = rng.integers(np.arange(l), m)
-    moved: dict[int, int] = {}  # a Fisher–Yates shuffle of 0 … m-1, kept only where it moved
-    out = np.empty(l, dtype=np.int64)
-    for i, j in enumerate(drawn.tolist()):
-        out[i] = moved.get(j, j)
-        moved[j] = moved.get(i, i)
-    return out
-
-
-def noise_of(words: Words, n: int) -> float:
-    """q0 ≤ ½ with q0(1-q0) = min D / 2n over pairs of seeds.
-
-    Where the paper is silent: no bit between the closest pair (or a single seed) counts as half a
-    bit, and half of all bits or more, where q0 would be ½ and nothing could be told apart, as a
-    quarter of a bit less than n/2, with a warning.
-    """
-    closest = _closest_pair(words)
-    if closest >= n / 2 and len(words) > 1:
-        warnings.warn(
-            f"the closest two of {len(words)} seeds differ in {closest:g} of {n} columns, no less "
-            "than fair coins would: there may be no templates in these rows, or too few seeds",
-            NoStructureWarning,
-            stacklevel=2,
+def initial_mixture(init: Any, rows: Rows, k: int) -> Mixture:
+    """The user's templates, probabilities, responsibilities or labels as a mixture to start from."""
+    m, n = rows.shape
+    values = np.asarray(init)
+    if values.dtype.kind not in "biuf" or not np.all((values >= 0) & np.isfinite(values)):
+        raise InputError("init must hold numbers that are not negative, and no NaN")
+    if values.shape == (k, n):
+        if np.any(values > 1):
+            raise InputError(f"init must hold probabilities, got {values.max()}")
+        binary = np.all((values == 0) | (values == 1))
+        return Mixture(values.astype(np.float64), np.full(k, 1 / k), 0.1 if binary else None)
+    if values.shape == (m,) and values.dtype.kind != "f":
+        if values.max() >= k:
+            raise InputError(f"init must hold labels 0 … {k - 1}, got {values.max()}")
+        values = values[:, None] == np.arange(k)
+    if values.shape != (m, k):
+        raise InputError(
+            f"init must be templates or probabilities of shape {(k, n)}, responsibilities of shape "
+            f"{(m, k)} or labels of shape {(m,)}, got shape {values.shape}"
         )
-    distance = min(max(closest, 0.5), n / 2 - 0.25)
-    return distance / n / (1 + math.sqrt(1 - 2 * distance / n))
+    return _of_responsibilities(rows, values.astype(np.float64))
 
 
-def _closest_pair(words: Words) -> float:
+def _of_responsibilities(rows: Rows, values: Any) -> Mixture:
+    totals = values.sum(axis=1, keepdims=True)
+    if np.any(totals == 0):
+        raise InputError(f"init must give row {int(totals.argmin())} to some component")
+    if rows.remote or rows.layout.weight_one:
+        raise InputError("init takes responsibilities of rows in memory without weights only")
+    shares = np.rint(values / totals * (1 << fixed.SHARE_BITS)).astype(np.int64)
+    words = rows.take(np.arange(len(shares)))
+    sums = backend(words).column_sums(words, shares, rows.shape[1])
+    mass = shares.sum(axis=0)
+    means = (sums + 0.5 * (1 << fixed.SHARE_BITS)) / (mass[:, None] + (1 << fixed.SHARE_BITS))
+    return Mixture(means, mass / mass.sum(), None)
+
+
+def _mixture(words: Words, n: int, noise: float | None) -> Mixture:
+    if noise is None:
+        closest = closest_pair(words)
+        if closest >= n / 2 and len(words) > 1:
+            warnings.warn(
+                f"the closest two of {len(words)} seeds differ in {closest:g} of {n} columns, no "
+                "less than fair coins would: there may be no templates in these rows, or too few "
+                "seeds",
+                NoStructureWarning,
+                stacklevel=3,
+            )
+        noise = noise_at(closest, n)
+    return Mixture.of_rows(words, n, noise)
+
+
+def noise_at(distance: float, n: int) -> float:
+    """q0 ≤ ½ with q0(1-q0) = D / 2n, D the distance of the closest two seeds.
+
+    Where the paper is silent: no bit between them (or a single seed) counts as half a bit, and half
+    of all bits or more, where q0 would be ½ and nothing could be told apart, as a quarter of a bit
+    less than n/2.
+    """
+    return noise_of_pair(min(max(distance, 0.5), n / 2 - 0.25) / n)
+
+
+def closest_pair(words: Words) -> float:
+    """The least distance between two of the rows; 0 for a single row."""
     if len(words) < 2:
         return 0.0
     kernels, closest = backend(words), math.inf

@@ -1,4 +1,4 @@
-"""Images to bits and back: reading, Gabor sketches, the 18-pattern alphabet, and their geometry."""
+"""Images to bits and back: reading images, Gabor sketches, the alphabet of 18 patterns."""
 
 from bitmix.features.alphabet import Alphabet
 from bitmix.features.gabor import GaborGeometry, GaborSketch

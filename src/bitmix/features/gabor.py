@@ -1,4 +1,4 @@
-"""Gabor sketches: which oriented strokes are there in which cell of an image (Sections 1 and 5)."""
+"""Gabor sketches: which cells of an image have a stroke of which orientation (Sections 1 and 5)."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -14,40 +14,40 @@ from scipy import fft, ndimage
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from bitmix import checks
 from bitmix.errors import ImageError, InputError
 from bitmix.features.images import Grey, load_image_folder, read_grey, without_size_warnings
 from bitmix.kernels import num_threads
 from bitmix.kernels.bits import Words, pack
-from bitmix.progress import progress
 from bitmix.rows.packed import BitMatrix
+from bitmix.support import checks
+from bitmix.support.progress import progress
 
 Detector = Literal["contour", "threshold"]
 
 FLOOR = 0.15
-"""Least local magnitude, in units of the largest of the image: flat ground stays flat."""
-_MARGIN = 12  # pixels reflected around the image, so that its border is no edge
+"""Added to the local magnitude, in units of the image's largest, so that flat areas stay empty."""
+_MARGIN = 12  # pixels reflected around the image, so that its border is not an edge
 
 
 @dataclass(frozen=True)
 class GaborGeometry:
-    """Where each bit of a sketch sits: cell rows × cell columns × orientations."""
+    """Where each bit of a sketch is: rows of cells × columns of cells × orientations."""
 
     rows: int
     columns: int
     n_orientations: int
     cell_size: int
     shape: tuple[int, int]
-    """Rows and columns of the image in pixels; what is left over beside whole cells is not seen."""
+    """Rows and columns of the image in pixels; pixels that fill no cell are not used."""
     tolerant: bool = False
-    """Whether each stroke also set its neighbours, as `detector="contour"` does."""
+    """Whether each stroke also sets its neighbours, as `detector="contour"` does."""
 
     @property
     def n_features(self) -> int:
         return self.rows * self.columns * self.n_orientations
 
     def segments(self, bits: ArrayLike) -> NDArray[np.float64]:
-        """The bars of the set bits: (x0, y0, x1, y1) in pixels, y downwards."""
+        """The strokes of the bits that are 1: (x0, y0, x1, y1) in pixels, y downwards."""
         where = np.flatnonzero(checks.row_of(bits, self.n_features))
         row, column, orientation = np.unravel_index(
             where, (self.rows, self.columns, self.n_orientations)
@@ -57,11 +57,11 @@ class GaborGeometry:
         centre = self.cell_size * (np.stack([column, row]) + 0.5)
         return np.concatenate([centre - reach, centre + reach]).T
 
-    def shares(self, values: ArrayLike) -> NDArray[np.float64]:
-        """Bits or means as they should be drawn: neighbours that a stroke set besides are undone.
+    def intensities(self, values: ArrayLike) -> NDArray[np.float64]:
+        """How dark to draw each stroke: the bits or means, without the neighbours that were set.
 
-        The opposite of setting neighbours is the least value among them: what is left are the
-        strokes (and what several of them filled in together).
+        Setting neighbours is a dilation; its opposite, an erosion, takes the least value among
+        the neighbours. It leaves the strokes and what several of them filled in together.
         """
         grid = checks.row_of(values, self.n_features).reshape(
             self.rows, self.columns, self.n_orientations
@@ -73,14 +73,14 @@ class GaborGeometry:
         return np.asarray(least).ravel()
 
     def feature_names(self) -> NDArray[np.object_]:
-        """``r3c5o2``: cell row 3, cell column 5, orientation 2·180°/n."""
+        """``r3c5o2`` is row 3 and column 5 of the cells, orientation 2·180°/n."""
         cells = np.ndindex(self.rows, self.columns, self.n_orientations)
         return np.array([f"r{r}c{c}o{o}" for r, c, o in cells], dtype=object)
 
 
 @dataclass(frozen=True, eq=False)
 class GaborBank:
-    """Filters of one wavelength at all orientations, as Fourier transforms on the padded image."""
+    """Filters of one wavelength at all orientations, as Fourier transforms for the padded image."""
 
     shape: tuple[int, int]
     filters: NDArray[np.float32]
@@ -90,9 +90,9 @@ class GaborBank:
         cls, shape: tuple[int, int], n_orientations: int, wavelength: float,
         width: float, elongation: float,
     ) -> "GaborBank":  # fmt: skip
-        """`width` is the Gaussian's deviation across the bar, `elongation` that along it over it.
+        """`width` is the Gaussian's deviation across the stroke, `elongation` times that along it.
 
-        A one-sided Gaussian in frequency is the even and the odd filter in one complex response.
+        A one-sided Gaussian in frequency gives the even and the odd filter in one complex response.
         """
         padded = [fft.next_fast_len(size + 2 * _MARGIN) for size in shape]
         fy, fx = np.fft.fftfreq(padded[0])[:, None], np.fft.fftfreq(padded[1])[None, :]
@@ -105,8 +105,8 @@ class GaborBank:
             return np.asarray(np.exp(-2 * np.pi**2 * spread))
 
         constant = np.exp(-2 * np.pi**2 * (width / wavelength) ** 2)
-        flat = gauss(1 / wavelength) - constant * gauss(0.0)  # no answer to a constant image
-        return cls(shape, flat.astype(np.float32))
+        filters = gauss(1 / wavelength) - constant * gauss(0.0)  # 0 on a constant image
+        return cls(shape, filters.astype(np.float32))
 
     def power(self, image: Grey) -> NDArray[np.float32]:
         """even² + odd² at every pixel, shape (orientations, rows, columns)."""
@@ -116,8 +116,7 @@ class GaborBank:
         spectrum = fft.fft2(np.pad(image, padding, mode="symmetric"))
         response = fft.ifft2(spectrum * self.filters, overwrite_x=True)
         inner = response[:, _MARGIN : _MARGIN + rows, _MARGIN : _MARGIN + columns]
-        power: NDArray[np.float32] = inner.real**2 + inner.imag**2
-        return power
+        return np.asarray(inner.real**2 + inner.imag**2)
 
 
 def normalised(power: NDArray[np.float32], window: int) -> NDArray[np.float32]:
@@ -128,16 +127,15 @@ def normalised(power: NDArray[np.float32], window: int) -> NDArray[np.float32]:
 
 
 def pooled(power: NDArray[np.float32], cell: int) -> NDArray[np.float32]:
-    """The largest magnitude in each cell, shape (cell rows, cell columns, orientations)."""
+    """The largest magnitude in each cell, shape (rows of cells, columns of cells, orientations)."""
     o, rows, columns = power.shape
     cells = power[:, : rows // cell * cell, : columns // cell * cell]
     cells = cells.reshape(o, rows // cell, cell, columns // cell, cell)
-    largest: NDArray[np.float32] = np.sqrt(cells.max(axis=2).max(axis=3).transpose(1, 2, 0))
-    return largest
+    return np.sqrt(cells.max(axis=2).max(axis=3).transpose(1, 2, 0))
 
 
 def peaks(responses: NDArray[np.float32], reach: int) -> NDArray[np.float32]:
-    """Responses that no orientation up to `reach` steps away exceeds; 0 elsewhere."""
+    """The responses that no orientation up to `reach` steps away exceeds; 0 elsewhere."""
     best = responses
     for step in range(1, reach + 1):
         best = np.maximum(best, np.roll(responses, step, axis=2))
@@ -145,9 +143,9 @@ def peaks(responses: NDArray[np.float32], reach: int) -> NDArray[np.float32]:
     return np.where(responses >= best, responses, np.float32(0))
 
 
-def strongest(responses: NDArray[np.float32], share: float) -> NDArray[np.bool_]:
-    """The strongest share of all responses, positive ones only."""
-    count = max(1, round(share * responses.size))
+def strongest(responses: NDArray[np.float32], density: float) -> NDArray[np.bool_]:
+    """Which responses are among the strongest `density` of all, and positive."""
+    count = max(1, round(density * responses.size))
     least = np.partition(responses.ravel(), -count)[-count]
     return np.asarray((responses >= least) & (responses > 0))
 
@@ -159,41 +157,42 @@ def dilated(bits: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 class GaborSketch(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Images to packed bits: one bit for each cell and orientation.
+    """Turn images into rows of packed bits: one bit per cell and orientation.
 
     Parameters
     ----------
     shape : (int, int), default=(120, 120)
-        Rows and columns that every image is scaled to.
+        Rows and columns of pixels that every image is scaled to.
     cell_size : int, default=6
         Side of a cell in pixels; the paper has 5 to 7.
     n_orientations : int, default=16
         Orientations over 180°; the paper has 8 and 16.
     detector : {"contour", "threshold"}, default="contour"
-        "threshold" is the paper's: a bit wherever the largest response in the cell is above the
-        threshold. "contour" keeps only peaks over neighbouring orientations before it, and lets
-        each bit found also set its neighbours in orientation and position, so that strokes which
-        differ a little still agree.
+        "threshold" is the paper's: a bit is 1 if the largest response in the cell is above the
+        threshold. "contour" first drops responses that are no peaks over neighbouring
+        orientations, and lets each bit also set its neighbours in orientation and position, so
+        that strokes which differ a little still agree.
     threshold : float, optional
         Least response. By default None: the strongest `density` of an image's responses.
     density : float, optional
-        Share of responses to take where there is no threshold: by default .025 for "contour"
+        Fraction of the responses to take if there is no threshold: by default .025 for "contour"
         (before neighbours are set), .15 for "threshold".
     normalize : int or None, default=41
-        Responses relative to the local energy in a window of so many pixels; None for absolute.
+        Side in pixels of the window whose mean energy responses are divided by; None for absolute
+        responses.
     wavelength : float, default=7.5
-        Of the filters, in pixels.
+        Wavelength of the filters in pixels.
     n_jobs : int, optional
-        Images at a time. By default as many as there are cores; -1 means the same.
+        Number of images to work on at a time. None and -1 mean one per core.
     on_error : {"raise", "skip"}, default="raise"
-        What to do with a file that cannot be read. `kept_` tells which images were used.
+        What to do with a file that cannot be read. `kept_` lists the images that were used.
 
     Attributes
     ----------
     geometry_ : GaborGeometry
-        Where each bit sits, so that it can be drawn.
+        Where each bit is, so that it can be drawn.
     kept_, skipped_ : lists
-        After `transform`: numbers of the images used, and (number, reason) of those skipped.
+        After `transform`: the numbers of the images used, and (number, reason) of those skipped.
 
     Examples
     --------
@@ -231,7 +230,7 @@ class GaborSketch(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.on_error = on_error
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Make the filters. Nothing is learned from the images."""
+        """Compute the filters. Nothing is learned from the images."""
         rows, columns = _checked_shape(self.shape)
         cell = checks.whole(self.cell_size, "cell_size", least=1)
         n_orientations = checks.whole(self.n_orientations, "n_orientations", least=2)
@@ -259,7 +258,7 @@ class GaborSketch(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> BitMatrix:
-        """The sketches of a folder, files or arrays as packed rows."""
+        """Sketch a folder of images, files or arrays; one packed row per image."""
         check_is_fitted(self)
         images = _images(X)
         jobs = (
@@ -269,8 +268,8 @@ class GaborSketch(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         )
         self.kept_, self.skipped_, rows = [], [], []
         with without_size_warnings(), ThreadPoolExecutor(jobs) as pool:
-            done = pool.map(partial(_attempt, self._packed), images)
-            for i, result in enumerate(progress(done, "sketching", total=len(images))):
+            results = pool.map(partial(_attempt, self._packed), images)
+            for i, result in enumerate(progress(results, "sketching", total=len(images))):
                 if isinstance(result, ImageError):
                     if self.on_error == "raise":
                         pool.shutdown(cancel_futures=True)
@@ -284,7 +283,7 @@ class GaborSketch(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return BitMatrix(np.concatenate(rows), self.geometry_.n_features)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """``r3c5o2``: cell row 3, cell column 5, orientation 2."""
+        """``r3c5o2`` is row 3 and column 5 of the cells, orientation 2."""
         check_is_fitted(self)
         return self.geometry_.feature_names()
 
@@ -298,15 +297,15 @@ class GaborSketch(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if self.detector == "contour":
             responses = peaks(responses, reach=max(1, self.n_orientations // 8))
         if self.threshold is None:
-            usual = 0.025 if self.detector == "contour" else 0.15
-            bits = strongest(responses, usual if self.density is None else self.density)
+            default = 0.025 if self.detector == "contour" else 0.15
+            bits = strongest(responses, default if self.density is None else self.density)
         else:
             bits = responses > self.threshold
         return pack((dilated(bits) if self.detector == "contour" else bits).reshape(1, -1))
 
 
 def _attempt(function: Any, source: Any) -> Any:
-    """The result, or the error as a value: the caller decides whether one image stops all."""
+    """The result, or the error as a value: the caller decides whether it stops the others."""
     try:
         return function(source)
     except ImageError as error:
@@ -318,7 +317,7 @@ def _images(X: Any) -> Sequence[Any]:
     if isinstance(X, str | os.PathLike):
         return load_image_folder(X) if Path(X).is_dir() else [X]
     if isinstance(X, np.ndarray) and X.ndim == 2:
-        raise InputError("one image must be given as a list of one: transform([image])")
+        raise InputError("give one image as a list of one: transform([image])")
     images = X if isinstance(X, Sequence) else list(X) if isinstance(X, Iterable) else []
     if not images:
         raise InputError(f"X must be a folder, files or image arrays, got {X!r}")

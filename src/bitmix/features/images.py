@@ -1,4 +1,4 @@
-"""Reading images as grey values from 0 to 1, whatever their format, and folders of them."""
+"""Reading images of any format, and folders of them, as grey values from 0 to 1."""
 
 import os
 import warnings
@@ -12,24 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bitmix.errors import ImageError
-from bitmix.extras import need
+from bitmix.support.extras import need
 
 Grey = NDArray[np.float32]
 """Grey values from 0 (black) to 1 (white), shape (rows, columns)."""
 
 SKIP_ADVICE = ', or skip such files (on_error="skip", --skip-errors)'
 
-MOST_PIXELS = 100_000_000
+MAX_PIXELS = 100_000_000
 """Larger images are refused before they are decoded."""
 
 
 @dataclass(frozen=True)
 class ImageFolder(Sequence[Path]):
-    """Image files and their classes; nothing is read until it is used."""
+    """Image files and their classes; a file is read when it is used."""
 
     paths: tuple[Path, ...]
     labels: tuple[str, ...] | None
-    """The sub-folder of each file; None where the folder has no sub-folders."""
+    """The sub-folder of each file; None if the folder has no sub-folders."""
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -53,8 +53,8 @@ def load_image_folder(path: str | os.PathLike[str]) -> ImageFolder:
     classes = sorted(entry for entry in root.iterdir() if entry.is_dir() and _visible(entry))
     if not classes:
         return ImageFolder(_files(root), None)
-    found = [(file, folder.name) for folder in classes for file in _files(folder)]
-    return ImageFolder(tuple(file for file, _ in found), tuple(name for _, name in found))
+    labelled = [(file, folder.name) for folder in classes for file in _files(folder)]
+    return ImageFolder(tuple(file for file, _ in labelled), tuple(name for _, name in labelled))
 
 
 def _files(folder: Path) -> tuple[Path, ...]:
@@ -70,7 +70,10 @@ def _visible(entry: Path) -> bool:
 
 @contextmanager
 def without_size_warnings() -> Iterator[None]:
-    """Pillow warns of large images where we decide; filters are not a matter for threads."""
+    """Silence Pillow's warning of large images, as `MAX_PIXELS` is the limit.
+
+    Warning filters are global, so this is entered before threads start.
+    """
     need("PIL")
     from PIL import Image
 
@@ -80,9 +83,9 @@ def without_size_warnings() -> Iterator[None]:
 
 
 def read_grey(source: Any, shape: tuple[int, int], *, least: int = 1) -> Grey:
-    """One image, a file or an array, as grey values of the given shape (rows, columns).
+    """An image file or array as grey values of the given shape (rows, columns).
 
-    Neither side of it may have fewer than `least` pixels.
+    Neither side of the image may have fewer than `least` pixels.
     """
     if isinstance(source, str | os.PathLike):
         return _read_file(Path(source), shape, least)
@@ -96,29 +99,29 @@ def _read_file(path: Path, shape: tuple[int, int], least: int) -> Grey:
     try:
         with Image.open(path) as image:
             width, height = image.size
-            if width * height > MOST_PIXELS:
+            if width * height > MAX_PIXELS:
                 raise ImageError(
-                    f"{path} has {width:,}×{height:,} pixels, at most {MOST_PIXELS:,} are read: "
+                    f"{path} has {width:,}×{height:,} pixels, at most {MAX_PIXELS:,} are read: "
                     "scale it down first"
                 )
             _check_size(str(path), width, height, least)
             return _grey(ImageOps.exif_transpose(image), shape)
     except Image.DecompressionBombError:
         raise ImageError(
-            f"{path} has more than {MOST_PIXELS:,} pixels: scale it down first"
+            f"{path} has more than {MAX_PIXELS:,} pixels: scale it down first"
         ) from None
     except FileNotFoundError:
         raise ImageError(f"there is no image {path}") from None
     except ImageError:
         raise
-    except Exception as error:  # a hostile image can fail in any way its format knows
+    except Exception as error:  # a damaged image can fail in any way its format allows
         raise ImageError(
             f"{path} is not an image or is damaged ({error}): remove it{SKIP_ADVICE}"
         ) from None
 
 
 def _grey(image: Any, shape: tuple[int, int]) -> Grey:
-    """Alpha is laid on white, 16-bit and float images keep their depth, colours become grey."""
+    """Alpha is put on white, 16-bit and float images keep their depth, colours become grey."""
     from PIL import Image
 
     if image.mode.startswith("I"):
@@ -144,7 +147,7 @@ def _check_size(name: str, width: int, height: int, least: int) -> None:
 
 
 def _from_array(array: NDArray[Any], shape: tuple[int, int], least: int) -> Grey:
-    """8-bit arrays as the same image in a file; others by their range."""
+    """8-bit arrays are read as the same image in a file, others by their range."""
     need("PIL")
     from PIL import Image
 
@@ -163,8 +166,8 @@ def _from_array(array: NDArray[Any], shape: tuple[int, int], least: int) -> Grey
     values = _scaled(values, 65535.0 if array.dtype == np.uint16 else 0.0)
     if colours:
         alpha = values[..., 3:] if values.shape[2] == 4 else np.float32(1)
-        laid = values[..., :3] * alpha + (1 - alpha)  # on white
-        values = laid @ np.array([0.299, 0.587, 0.114], dtype=np.float32)  # Pillow's grey
+        on_white = values[..., :3] * alpha + (1 - alpha)
+        values = on_white @ np.array([0.299, 0.587, 0.114], dtype=np.float32)  # Pillow's grey
     if values.shape != shape:
         picture = Image.fromarray(values)
         values = np.asarray(picture.resize(shape[::-1], Image.Resampling.LANCZOS))
@@ -172,7 +175,6 @@ def _from_array(array: NDArray[Any], shape: tuple[int, int], least: int) -> Grey
 
 
 def _scaled(values: Grey, top: float) -> Grey:
-    """From 0 … top to 0 … 1; where top is not known, by the largest value above 1."""
+    """Values from 0 … top to 0 … 1; top = 0 stands for the largest value, but at least 1."""
     top = top or max(1.0, float(values.max()))
-    grey: Grey = np.clip(values / np.float32(top), 0, 1)
-    return grey
+    return np.clip(values / np.float32(top), 0, 1)

@@ -26,17 +26,36 @@ class Kernels(Protocol):
 
     def hamming(self, words: Words, templates: Words) -> Ints: ...
 
-    def affine(self, words: Words, const: Ints, coef: Ints) -> Ints: ...
+    def set_bits(self, words: Words) -> tuple[Ints, Any]: ...
+
+    def event_scores(self, starts: Ints, cells: Any, const: Ints, table: Ints) -> Ints: ...
+
+    def event_pass(
+        self, starts: Ints, cells: Any, weights: Ints | None, const: Ints, table: Ints, bits: int,
+        tables: Tables, mass: Ints, sums: Ints,
+    ) -> tuple[int, int, int]: ...  # fmt: skip
+
+    def popcount_scores(
+        self, words: Words, templates: Words, const: Ints, per_one: Ints, per_match: Ints
+    ) -> Ints: ...
+
+    def popcount_pass(
+        self, words: Words, templates: Words, const: Ints, per_one: Ints, per_match: Ints,
+        bits: int, tables: Tables, mass: Ints, sums: Ints,
+    ) -> tuple[int, int, int]: ...  # fmt: skip
 
     def posteriors(self, scores: Ints, bits: int, tables: Tables) -> tuple[Ints, Ints, Ints]: ...
 
     def logs(self, values: NDArray[np.float64], tables: Tables) -> Ints: ...
 
-    def decided(
-        self, words: Words, templates: Words, lower: Ints, upper: Ints, cut: int
-    ) -> Ints: ...
-
     def owned_sums(self, words: Words, owner: Ints, k: int, n_columns: int) -> Ints: ...
+
+    def disagreement(self, values: Ints) -> Ints: ...
+
+    def merged_likelihoods(
+        self, ones: NDArray[np.float64], cells: NDArray[np.float64], i: int,
+        others: NDArray[np.intp], tables: Tables,
+    ) -> Ints: ...  # fmt: skip
 
     def column_sums(self, words: Words, shares: Ints, n_columns: int) -> Ints: ...
 

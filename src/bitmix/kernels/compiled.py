@@ -3,7 +3,6 @@
 Threads are not started here: `BitMatrix.map_reduce` runs these on blocks of rows side by side.
 """
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,13 @@ from numpy.typing import NDArray
 from bitmix.kernels import fixed, reference
 from bitmix.kernels.bits import Words
 from bitmix.kernels.fixed import Ints, Tables
+from bitmix.kernels.reference import Cells, Floats
 
 _WORDS = types.Array(types.uint64, 2, "C", readonly=True)
 _INTS1 = types.Array(types.int64, 1, "C", readonly=True)
 _INTS2 = types.Array(types.int64, 2, "C", readonly=True)
+_CELLS = types.Array(types.uint32, 1, "C", readonly=True)
+_FLOATS2 = types.Array(types.float64, 2, "C", readonly=True)
 _OUT1 = types.Array(types.int64, 1, "C")
 _OUT2 = types.Array(types.int64, 2, "C")
 
@@ -33,30 +35,18 @@ for _name in ("CUT_NATS", "EXP_BITS", "LN2_48", "LOG_BITS", "SHARE_BITS"):
 _SHARE_ONE = 1 << SHARE_BITS
 _LEAST_NORMAL = 2.0**-1022
 
-# A sum over the bits of a row goes through tables of all 256 cases of 8 columns, for a few
-# components at a time: a vector of `_LANES` whole numbers that the processor adds at once.
-_LANES = 4
-_CASES = 256
-_LINES = 8 * _CASES  # lines of a table for one word
-_TILE = 4  # words a table serves at a time: 256 KiB, to stay in the second-level cache
-_FEW_SHARES = 1000  # more than one a row are summed word by word before tables pay for their making
-
-# Where sums stay in registers all along, twice as many lanes at a time.
-_WIDE = 8
+_WIDE = 8  # whole numbers that the processor adds at once
+_CHUNK_ROWS = 128  # rows scored at once, so that scores and a tile of the table stay in the cache
 _TILE_ROWS = 4
+_FEW_ALIVE = 4  # with more components, a row's shares are added in whole vectors
 
 _INT = ir.IntType(64)
-_VECTOR = ir.VectorType(_INT, _LANES)
 _WIDE_VECTOR = ir.VectorType(_INT, _WIDE)
 _ZEROS = ir.Constant(_WIDE_VECTOR, [0] * _WIDE)
 
 
 def _data(context: Any, builder: Any, signature: Any, args: Any, number: int) -> Any:
     return context.make_array(signature.args[number])(context, builder, args[number]).data
-
-
-def _lanes_at(builder: Any, data: Any, index: Any) -> Any:
-    return builder.bitcast(builder.gep(data, [index]), _VECTOR.as_pointer())
 
 
 def _wide_at(builder: Any, data: Any, index: Any) -> Any:
@@ -70,62 +60,6 @@ def _everywhere(builder: Any, value: Any) -> Any:
     first = builder.insert_element(anything, value, ir.Constant(index, 0))
     zeros = ir.Constant(ir.VectorType(index, _WIDE), [0] * _WIDE)
     return builder.shuffle_vector(first, anything, zeros)
-
-
-def _cases_of(builder: Any, word: Any, first: Any) -> Any:
-    """Where the lanes of each of the 8 octets of a word start in a table, its first line given."""
-    for octet in range(8):
-        shifted = builder.lshr(word, ir.Constant(_INT, 8 * octet))
-        case = builder.and_(shifted, ir.Constant(_INT, _CASES - 1))
-        line = builder.add(first, builder.add(case, ir.Constant(_INT, _CASES * octet)))
-        yield builder.mul(line, ir.Constant(_INT, _LANES))
-
-
-@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
-def _add_lanes(typing_context: Any, out: Any, to: Any, a: Any, i: Any, b: Any, j: Any) -> Any:
-    """out[to : to+4] = a[i : i+4] + b[j : j+4], places counted in the flat arrays."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        into, x, y = (_data(context, builder, signature, args, number) for number in (0, 2, 4))
-        total = builder.add(
-            builder.load(_lanes_at(builder, x, args[3]), align=8),
-            builder.load(_lanes_at(builder, y, args[5]), align=8),
-        )
-        builder.store(total, _lanes_at(builder, into, args[1]), align=8)
-        return context.get_dummy_value()
-
-    return types.void(out, types.int64, a, types.int64, b, types.int64), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
-def _add_cases(typing_context: Any, out: Any, to: Any, table: Any, first: Any, word: Any) -> Any:
-    """out[to : to+4] += the table's lanes for the 8 octets of the word."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        into, lines = (_data(context, builder, signature, args, number) for number in (0, 2))
-        place = _lanes_at(builder, into, args[1])
-        total = builder.load(place, align=8)
-        for index in _cases_of(builder, args[4], args[3]):
-            total = builder.add(total, builder.load(_lanes_at(builder, lines, index), align=8))
-        builder.store(total, place, align=8)
-        return context.get_dummy_value()
-
-    return types.void(out, types.int64, table, types.int64, types.uint64), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
-def _add_to_cases(typing_context: Any, table: Any, first: Any, word: Any, a: Any, i: Any) -> Any:
-    """The table's lanes for each of the 8 octets of the word += a[i : i+4]."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        lines, x = (_data(context, builder, signature, args, number) for number in (0, 3))
-        added = builder.load(_lanes_at(builder, x, args[4]), align=8)
-        for index in _cases_of(builder, args[2], args[1]):
-            place = _lanes_at(builder, lines, index)
-            builder.store(builder.add(builder.load(place, align=8), added), place, align=8)
-        return context.get_dummy_value()
-
-    return types.void(table, types.int64, types.uint64, a, types.int64), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
@@ -163,11 +97,62 @@ def _add_where(
     return types.void(out, whole, words, whole, whole, rows, shares, whole), generate
 
 
+def _over_events(n_vectors: int, *, back: bool) -> Any:
+    """An intrinsic for 8·n_vectors components, whose numbers stay in registers all along.
+
+    It adds up the table's lines for the events of a row, values[to:] += Σ table[cell, first:]; or,
+    `back`, it adds the values to each of these lines.
+    """
+
+    @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+    def sum_lines(
+        typing_context: Any, values: Any, to: Any, table: Any, width: Any, first: Any, cells: Any,
+        start: Any, stop: Any,
+    ) -> Any:  # fmt: skip
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            data, lines, events = (_data(context, builder, signature, args, j) for j in (0, 2, 5))
+            _, to, _, width, first, _, start, stop = args
+            lanes = [ir.Constant(_INT, _WIDE * v) for v in range(n_vectors)]
+            places = [_wide_at(builder, data, builder.add(to, lane)) for lane in lanes]
+            sums = [cgutils.alloca_once_value(builder, builder.load(p, align=8)) for p in places]
+            one = ir.Constant(_INT, 1)
+            with cgutils.for_range_slice(builder, start, stop, one) as (t, _count):
+                cell = builder.zext(builder.load(builder.gep(events, [t])), _INT)
+                line = builder.add(builder.mul(cell, width), first)
+                for lane, total in zip(lanes, sums, strict=True):
+                    place = _wide_at(builder, lines, builder.add(line, lane))
+                    added = builder.add(builder.load(total), builder.load(place, align=8))
+                    builder.store(added, place if back else total, **({"align": 8} if back else {}))
+            if not back:
+                for place, total in zip(places, sums, strict=True):
+                    builder.store(builder.load(total), place, align=8)
+            return context.get_dummy_value()
+
+        whole = types.int64
+        return types.void(values, whole, table, whole, whole, cells, whole, whole), generate
+
+    return sum_lines
+
+
+_sum_8, _sum_16, _sum_32, _sum_64 = (_over_events(n, back=False) for n in (1, 2, 4, 8))
+_spread_8, _spread_16, _spread_32, _spread_64 = (_over_events(n, back=True) for n in (1, 2, 4, 8))
+
+
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def _popcount(typing_context: Any, word: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         count = builder.module.declare_intrinsic("llvm.ctpop", [ir.IntType(64)])
         return builder.call(count, args)
+
+    return types.int64(types.uint64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _trailing_zeros(typing_context: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(_INT, [_INT, ir.IntType(1)])
+        count = builder.module.declare_intrinsic("llvm.cttz", [_INT], fnty=kind)
+        return builder.call(count, [args[0], ir.Constant(ir.IntType(1), 1)])
 
     return types.int64(types.uint64), generate
 
@@ -217,15 +202,65 @@ def hamming(words: Words, templates: Words) -> Ints:
     return out
 
 
-def affine(words: Words, const: Ints, coef: Ints) -> Ints:
-    """See `reference.affine`."""
-    k = len(const)
-    padded = np.zeros((64 * words.shape[1], _padded(k)), dtype=np.int64)
-    padded[: coef.shape[1], :k] = coef.T
-    out = np.zeros((len(words), _padded(k)), dtype=np.int64)
-    out[:, :k] = const
-    _affine(np.ascontiguousarray(words), padded, _table(), out)
-    return out[:, :k]
+def set_bits(words: Words) -> tuple[Ints, Cells]:
+    """See `reference.set_bits`."""
+    words = np.ascontiguousarray(words)
+    starts = np.zeros(len(words) + 1, dtype=np.int64)
+    np.cumsum(np.bitwise_count(words).sum(axis=1, dtype=np.int64), out=starts[1:])
+    cells = np.empty(starts[-1], dtype=np.uint32)
+    _set_bits(words, starts, cells)
+    return starts, cells
+
+
+def event_scores(starts: Ints, cells: Cells, const: Ints, table: Ints) -> Ints:
+    """See `reference.event_scores`."""
+    out = np.empty((len(starts) - 1, len(const)), dtype=np.int64)
+    out[:] = const
+    if table.shape[1] % _WIDE:
+        return reference.event_scores(starts, cells, const, table)
+    for start in range(0, len(out), _CHUNK_ROWS):
+        _score_events(starts[start:], cells, table, out[start : start + _CHUNK_ROWS])
+    return out
+
+
+def event_pass(
+    starts: Ints, cells: Cells, weights: Ints | None, const: Ints, table: Ints, bits: int,
+    tables: Tables, mass: Ints, sums: Ints,
+) -> tuple[int, int, int]:  # fmt: skip
+    """See `reference.event_pass`; the table has lines of whole vectors, as `sums` has."""
+    counts = np.ones(0, dtype=np.int64) if weights is None else weights
+    totals = np.zeros(5, dtype=np.int64)
+    _event_pass(starts, cells, counts, const, table, bits, *tables, mass, sums, totals)
+    return _unsplit(totals)
+
+
+def popcount_scores(
+    words: Words, templates: Words, const: Ints, per_one: Ints, per_match: Ints
+) -> Ints:
+    """See `reference.popcount_scores`."""
+    distances = hamming(words, templates)
+    return reference.scores_at(distances, words, templates, const, per_one, per_match)
+
+
+def popcount_pass(
+    words: Words, templates: Words, const: Ints, per_one: Ints, per_match: Ints, bits: int,
+    tables: Tables, mass: Ints, sums: Ints,
+) -> tuple[int, int, int]:  # fmt: skip
+    """See `reference.popcount_pass`."""
+    words, templates = np.ascontiguousarray(words), np.ascontiguousarray(templates)
+    sizes = np.bitwise_count(templates).sum(axis=1, dtype=np.int64)
+    totals = np.zeros(5, dtype=np.int64)
+    _popcount_pass(
+        words, templates, np.ascontiguousarray(templates.T), sizes, const, per_one, per_match, bits,
+        *tables, mass, sums, totals,
+    )  # fmt: skip
+    return _unsplit(totals)
+
+
+def _unsplit(totals: Ints) -> tuple[int, int, int]:
+    """Two sums that were added in halves, and a count."""
+    high, low, logs_high, logs_low, n_undecided = totals.tolist()
+    return (high << 31) + low, (logs_high << 31) + logs_low, n_undecided
 
 
 def column_sums(words: Words, shares: Ints, n_columns: int) -> Ints:
@@ -240,32 +275,12 @@ def add_column_sums(words: Words, shares: Ints, out: Ints) -> None:
 
     Rows that one component has whole are counted, others summed.
     """
-    k = shares.shape[1]
     words, shares = np.ascontiguousarray(words), np.ascontiguousarray(shares)
     owner = np.empty(len(words), dtype=np.int64)
     n_shares = _owners(shares, owner)
     _count_whole(words, owner, out)
     if n_shares:
-        padded = shares
-        if k % _LANES:
-            padded = np.zeros((len(shares), _padded(k)), dtype=np.int64)
-            padded[:, :k] = shares
-        _sum_shares(words, padded, owner, _table(), out)
-
-
-_of_thread = threading.local()
-
-
-def _table() -> Ints:
-    """Room for the cases of a tile. Kept by each thread: fresh memory costs more than its use."""
-    if not hasattr(_of_thread, "table"):
-        _of_thread.table = np.empty((_TILE * _LINES, _LANES), dtype=np.int64)
-    table: Ints = _of_thread.table
-    return table
-
-
-def _padded(k: int) -> int:
-    return -(-k // _LANES) * _LANES
+        _sum_shares(words, shares, owner, out)
 
 
 def posteriors(scores: Ints, bits: int, tables: Tables) -> tuple[Ints, Ints, Ints]:
@@ -279,18 +294,11 @@ def posteriors(scores: Ints, bits: int, tables: Tables) -> tuple[Ints, Ints, Int
 
 def logs(values: NDArray[np.float64], tables: Tables) -> Ints:
     """See `reference.logs`."""
-    if not np.all(values >= _LEAST_NORMAL):
+    if not values.min(initial=1.0) >= _LEAST_NORMAL:
         return reference.logs(values, tables)
-    out = np.empty(values.shape, dtype=np.int64)
-    _logs(np.ascontiguousarray(values).view(np.int64).ravel(), tables.logs, out.ravel())
+    out = np.empty_like(values, dtype=np.int64)  # in the order of memory that the values have
+    _logs(values.ravel(order="K").view(np.int64), tables.logs, out.ravel(order="K"))
     return out
-
-
-def decided(words: Words, templates: Words, lower: Ints, upper: Ints, cut: int) -> Ints:
-    """See `reference.decided`."""
-    owner = np.empty(len(words), dtype=np.int64)
-    _decided(np.ascontiguousarray(words), np.ascontiguousarray(templates), lower, upper, cut, owner)
-    return owner
 
 
 def owned_sums(words: Words, owner: Ints, k: int, n_columns: int) -> Ints:
@@ -298,6 +306,84 @@ def owned_sums(words: Words, owner: Ints, k: int, n_columns: int) -> Ints:
     out = np.zeros((k, 64 * words.shape[1]), dtype=np.int64)
     _count_whole(np.ascontiguousarray(words), owner, out)
     return out[:, :n_columns]
+
+
+def disagreement(values: Ints) -> Ints:
+    """See `reference.disagreement`."""
+    out = np.empty((len(values), len(values)), dtype=np.int64)
+    _disagreement(np.ascontiguousarray(values), out)
+    return out
+
+
+def merged_likelihoods(
+    ones: Floats, cells: Floats, i: int, others: NDArray[np.intp], tables: Tables
+) -> Ints:
+    """See `reference.merged_likelihoods`."""
+    out = np.empty(len(others), dtype=np.int64)
+    _merged_likelihoods(ones, cells, i, others, tables.logs, out)
+    return out
+
+
+@njit(types.void(_WORDS, _INTS1, types.Array(types.uint32, 1, "C")), nogil=True, cache=True)
+def _set_bits(words, starts, cells):  # type: ignore[no-untyped-def]
+    for row in range(words.shape[0]):
+        at = starts[row]
+        for w in range(words.shape[1]):
+            word = words[row, w]
+            while word != 0:
+                cells[at] = 64 * w + _trailing_zeros(word)
+                word &= word - np.uint64(1)
+                at += 1
+
+
+@njit(types.void(_INTS1, _CELLS, _INTS2, _OUT2), nogil=True, cache=True)
+def _score_events(starts, cells, table, out):  # type: ignore[no-untyped-def]
+    """Tiles of components in turn for all rows, so that a tile of the table stays in the cache."""
+    rows, width = out.shape
+    i = 0
+    while i < width:
+        tile = 64 if width - i >= 64 else 32 if width - i >= 32 else 16 if width - i >= 16 else 8
+        for row in range(rows):
+            a, b, to = starts[row], starts[row + 1], row * width + i
+            if tile == 64:
+                _sum_64(out, to, table, width, i, cells, a, b)
+            elif tile == 32:
+                _sum_32(out, to, table, width, i, cells, a, b)
+            elif tile == 16:
+                _sum_16(out, to, table, width, i, cells, a, b)
+            else:
+                _sum_8(out, to, table, width, i, cells, a, b)
+        i += tile
+
+
+@njit(types.void(_OUT1, _OUT2, _CELLS, types.int64, types.int64), nogil=True, cache=True)
+def _spread(shares, sums, cells, a, b):  # type: ignore[no-untyped-def]
+    """Add the shares of a row to the lines of its events."""
+    width = len(shares)
+    i = 0
+    while width - i >= 64:
+        _spread_64(shares, i, sums, width, i, cells, a, b)
+        i += 64
+    if width - i >= 32:
+        _spread_32(shares, i, sums, width, i, cells, a, b)
+        i += 32
+    if width - i >= 16:
+        _spread_16(shares, i, sums, width, i, cells, a, b)
+        i += 16
+    if width - i >= 8:
+        _spread_8(shares, i, sums, width, i, cells, a, b)
+
+
+@njit(types.void(_INTS2, _OUT2), nogil=True, cache=True)
+def _disagreement(values, out):  # type: ignore[no-untyped-def]
+    rows, columns = values.shape
+    for i in range(rows):
+        for j in range(i + 1):
+            total = 0
+            for s in range(columns):
+                a, b = values[i, s], values[j, s]
+                total += abs(a) + abs(b) - abs(a + b)
+            out[i, j] = out[j, i] = total
 
 
 @njit(types.void(_WORDS, _WORDS, _OUT2), nogil=True, cache=True)
@@ -319,51 +405,6 @@ def _hamming_by_tiles(words, across, out):  # type: ignore[no-untyped-def]
                 out, min(row, rows - _TILE_ROWS), min(i, k - _WIDE),
                 words, words.shape[1], across, k,
             )  # fmt: skip
-
-
-@njit(types.void(_WORDS, _WORDS, _INTS2, _INTS2, types.int64, _OUT1), nogil=True, cache=True)
-def _decided(words, templates, lower, upper, cut, owner):  # type: ignore[no-untyped-def]
-    k = templates.shape[0]
-    highs = np.empty(k, dtype=np.int64)
-    for row in range(words.shape[0]):
-        best = 0
-        top = np.int64(0)
-        for i in range(k):
-            distance = 0
-            for w in range(words.shape[1]):
-                distance += _popcount(words[row, w] ^ templates[i, w])
-            low = lower[i, distance]
-            highs[i] = upper[i, distance]
-            if i == 0 or low > top:
-                best, top = i, low
-        owner[row] = best
-        for i in range(k):
-            if i != best and highs[i] > top - cut:
-                owner[row] = -1
-
-
-@njit(types.void(_WORDS, _INTS2, _OUT2, _OUT2), nogil=True, cache=True)
-def _affine(words, coef, table, out):  # type: ignore[no-untyped-def]
-    rows, k = out.shape
-    n_words = words.shape[1]
-    for first in range(0, k, _LANES):
-        for start in range(0, n_words, _TILE):
-            stop = min(start + _TILE, n_words)
-            for octet in range(8 * (stop - start)):
-                line = _CASES * octet
-                for lane in range(_LANES):
-                    table[line, lane] = 0
-                for bit in range(8):
-                    column = 64 * start + 8 * octet + bit
-                    for case in range(1 << bit):
-                        _add_lanes(
-                            table, _LANES * (line + (1 << bit) + case),
-                            table, _LANES * (line + case),
-                            coef, column * k + first,
-                        )  # fmt: skip
-            for row in range(rows):
-                for w in range(start, stop):
-                    _add_cases(out, row * k + first, table, _LINES * (w - start), words[row, w])
 
 
 @njit(inline="always")
@@ -419,48 +460,6 @@ def _count_bits(words, chosen, out):  # type: ignore[no-untyped-def]
                 out[64 * w + bit] += is_set << (plane + SHARE_BITS)
 
 
-@njit(types.void(_WORDS, _INTS1, _INTS2, types.int64, _OUT2), nogil=True, cache=True)
-def _sum_by_words(words, chosen, shares, first, out):  # type: ignore[no-untyped-def]
-    n_words = words.shape[1]
-    rows, given = np.empty_like(chosen), np.empty_like(chosen)
-    for i in range(first, first + _LANES):
-        found = 0
-        for row in chosen:
-            if shares[row, i] != 0:
-                rows[found], given[found] = row, shares[row, i]
-                found += 1
-        if found > 0:
-            for w in range(n_words):
-                _add_where(out, 64 * (i * n_words + w), words, w, n_words, rows, given, found)
-
-
-@njit(types.void(_WORDS, _INTS1, _INTS2, types.int64, _OUT2, _OUT2), nogil=True, cache=True)
-def _sum_by_cases(words, chosen, shares, first, table, out):  # type: ignore[no-untyped-def]
-    """Shares are summed by the case each octet is in; the 256 cases are then folded into 8 bits."""
-    k, n_words = shares.shape[1], words.shape[1]
-    sums = np.empty((64 * _TILE, _LANES), dtype=np.int64)
-    for start in range(0, n_words, _TILE):
-        stop = min(start + _TILE, n_words)
-        table[: _LINES * (stop - start)] = 0
-        sums[:] = 0
-        for row in chosen:
-            for w in range(start, stop):
-                _add_to_cases(table, _LINES * (w - start), words[row, w], shares, row * k + first)
-        for octet in range(8 * (stop - start)):
-            half = _CASES >> 1
-            for bit in range(7, -1, -1):
-                column = _LANES * (8 * octet + bit)
-                for case in range(half):
-                    low = _LANES * (_CASES * octet + case)
-                    high = low + _LANES * half
-                    _add_lanes(sums, column, sums, column, table, high)
-                    _add_lanes(table, low, table, low, table, high)
-                half >>= 1
-        for lane in range(min(_LANES, len(out) - first)):  # the shares may be padded
-            for column in range(64 * (stop - start)):
-                out[first + lane, 64 * start + column] += sums[column, lane]
-
-
 @njit(types.int64(_INTS2, _OUT1), nogil=True, cache=True)
 def _owners(shares, owner):  # type: ignore[no-untyped-def]
     """Which component has a row whole, -1 where several share it; how many shares these have."""
@@ -497,26 +496,19 @@ def _count_whole(words, owner, out):  # type: ignore[no-untyped-def]
             _count_bits(words, chosen[ends[i] : ends[i + 1]], out[i])
 
 
-@njit(types.void(_WORDS, _INTS2, _INTS1, _OUT2, _OUT2), nogil=True, cache=True)
-def _sum_shares(words, shares, owner, table, out):  # type: ignore[no-untyped-def]
-    rows, k = shares.shape
-    chosen = np.empty(rows, dtype=np.int64)
-    for first in range(0, k, _LANES):
-        found = n_shares = 0
-        for row in range(rows):
-            if owner[row] >= 0:
-                continue
-            some = 0
-            for lane in range(_LANES):
-                some += shares[row, first + lane] != 0
-            if some > 0:
-                chosen[found] = row
-                found += 1
-                n_shares += some
-        if n_shares >= found + _FEW_SHARES:
-            _sum_by_cases(words, chosen[:found], shares, first, table, out)
-        else:
-            _sum_by_words(words, chosen[:found], shares, first, out)
+@njit(types.void(_WORDS, _INTS2, _INTS1, _OUT2), nogil=True, cache=True)
+def _sum_shares(words, shares, owner, out):  # type: ignore[no-untyped-def]
+    n_rows, n_words = words.shape
+    rows, given = np.empty(n_rows, dtype=np.int64), np.empty(n_rows, dtype=np.int64)
+    for i in range(shares.shape[1]):
+        n_shares = 0
+        for row in range(n_rows):
+            if owner[row] < 0 and shares[row, i] != 0:
+                rows[n_shares], given[n_shares] = row, shares[row, i]
+                n_shares += 1
+        if n_shares > 0:
+            for w in range(n_words):
+                _add_where(out, 64 * (i * n_words + w), words, w, n_words, rows, given, n_shares)
 
 
 @njit(inline="always", error_model="numpy")
@@ -526,7 +518,7 @@ def _log_of_lead(lead, logs):  # type: ignore[no-untyped-def]
     u = np.int64(((lead & ((1 << 21) - 1)) << 11) / (t + 1024))
     u2 = (u * u) >> LOG_BITS
     u3 = (u2 * u) >> LOG_BITS
-    return logs[t] + u - (u2 >> 1) + u3 // 3
+    return logs[t] + u - (u2 >> 1) + (u3 >= 3)  # u < 2^22, so u3 is at most 3
 
 
 @njit(types.void(_INTS1, _INTS1, _OUT1), nogil=True, cache=True, error_model="numpy")
@@ -538,6 +530,41 @@ def _logs(floats, logs, out):  # type: ignore[no-untyped-def]
         out[i] = ((octave * LN2_48) >> 16) + _log_of_lead(lead, logs)
 
 
+@njit(nogil=True, error_model="numpy")
+def _sum_times_log(values, logs):  # type: ignore[no-untyped-def]
+    """Σ x·ln x in units of 2^-16, each rounded, for normal floats. Has no branch: it vectorises."""
+    floats = values.view(np.int64)
+    total = 0
+    for s in range(len(values)):
+        lead = (1 << 31) | ((floats[s] >> 21) & ((1 << 31) - 1))
+        log = ((((floats[s] >> 52) - 1023) * LN2_48) >> 16) + _log_of_lead(lead, logs)
+        total += np.int64(np.rint(values[s] * log * 2.0**-16))
+    return total
+
+
+@njit(
+    types.void(_FLOATS2, _FLOATS2, types.int64, _INTS1, _INTS1, _OUT1),
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+)
+def _merged_likelihoods(ones, cells, i, others, logs, out):  # type: ignore[no-untyped-def]
+    n = ones.shape[1]
+    a, b, both = np.empty(n), np.empty(n), np.empty(n)
+    for place in range(len(others)):
+        j = others[place]
+        mixed = 0
+        for s in range(n):
+            o, c = ones[i, s] + ones[j, s], cells[i, s] + cells[j, s]
+            a[mixed], b[mixed], both[mixed] = o, c - o, c
+            mixed += (o > 0.0) & (o < c)
+        out[place] = (
+            _sum_times_log(a[:mixed], logs)
+            + _sum_times_log(b[:mixed], logs)
+            - _sum_times_log(both[:mixed], logs)
+        )
+
+
 @njit(types.int64(types.int64, _INTS1), nogil=True, cache=True, error_model="numpy")
 def _log(total, logs):  # type: ignore[no-untyped-def]
     octave = 0
@@ -546,49 +573,151 @@ def _log(total, logs):  # type: ignore[no-untyped-def]
     return ((octave * LN2_48) >> 16) + _log_of_lead(total >> octave, logs)
 
 
+@njit(nogil=True, inline="always")
+def _responsibilities(scores, bits, coarse, fine, logs, shares, alive):  # type: ignore[no-untyped-def]
+    """The shares of one row, and which components have any; its best score, ln of the normaliser,
+    and how many these are. Shares of other components are set to 0.
+    """
+    k = len(scores)
+    cut, shift = CUT_NATS << bits, bits - LOG_BITS
+    top = scores[0]
+    for i in range(1, k):
+        top = max(top, scores[i])
+    n_alive, floor = 0, top - cut
+    for i in range(k):
+        shares[i] = 0
+        alive[n_alive] = i
+        n_alive += scores[i] > floor
+    best, total = -1, 0
+    for j in range(n_alive):
+        i = alive[j]
+        gap = top - scores[i]
+        if gap == 0 and best < 0:
+            best = i
+        gap = gap >> shift if shift >= 0 else gap << -shift
+        e = coarse[gap >> 26] * fine[(gap >> 16) & 1023]
+        e = (e + (1 << (EXP_BITS - 1))) >> EXP_BITS
+        e -= (e * (gap & 0xFFFF) + (1 << (LOG_BITS - 1))) >> LOG_BITS
+        shares[i] = e
+        total += e
+    if n_alive == 1:
+        shares[best] = _SHARE_ONE
+        return top, 0, 1
+    given, whole = 0, _SHARE_ONE / total
+    for j in range(n_alive):
+        i = alive[j]
+        # A quotient below 2^30, in floats within 2^-20: at most one off when cut to a whole number,
+        # and set right by what it leaves. A division takes far longer.
+        share = int(shares[i] * whole)
+        left = (shares[i] << SHARE_BITS) - share * total
+        share += (left >= total) - (left < 0)
+        shares[i] = share
+        if i != best:
+            given += share
+    shares[best] = _SHARE_ONE - given
+    return top, _log(total, logs), n_alive
+
+
 @njit(
     types.void(_INTS2, types.int64, _INTS1, _INTS1, _INTS1, _OUT2, _OUT1, _OUT1),
     nogil=True,
     cache=True,
 )
 def _posteriors(scores, bits, coarse, fine, logs, shares, tops, rest):  # type: ignore[no-untyped-def]
-    rows, k = scores.shape
-    cut = CUT_NATS << bits
-    shift = bits - LOG_BITS
-    for row in range(rows):
-        top = scores[row, 0]
-        for i in range(1, k):
-            top = max(top, scores[row, i])
+    alive = np.empty(scores.shape[1] + 1, dtype=np.int64)
+    for row in range(scores.shape[0]):
+        tops[row], rest[row], _ = _responsibilities(
+            scores[row], bits, coarse, fine, logs, shares[row], alive
+        )
 
-        best, total, alive = -1, 0, 0
-        for i in range(k):
-            gap = top - scores[row, i]
-            e = 0
-            if gap < cut:
-                if gap == 0 and best < 0:
-                    best = i
-                gap = gap >> shift if shift >= 0 else gap << -shift
-                e = coarse[gap >> 26] * fine[(gap >> 16) & 1023]
-                e = (e + (1 << (EXP_BITS - 1))) >> EXP_BITS
-                e -= (e * (gap & 0xFFFF) + (1 << (LOG_BITS - 1))) >> LOG_BITS
-                total += e
-                alive += 1
-            shares[row, i] = e
 
-        given = 0
-        if alive > 1:
-            whole = _SHARE_ONE / total
+@njit(
+    types.void(
+        _INTS1, _CELLS, _INTS1, _INTS1, _INTS2, types.int64, _INTS1, _INTS1, _INTS1, _OUT1, _OUT2,
+        _OUT1,
+    ),
+    nogil=True,
+    cache=True,
+)  # fmt: skip
+def _event_pass(  # type: ignore[no-untyped-def]
+    starts, cells, weights, const, table, bits, coarse, fine, logs, mass, sums, totals
+):
+    n_rows, width = len(starts) - 1, len(const)
+    scores = np.empty((min(n_rows, _CHUNK_ROWS), width), dtype=np.int64)
+    shares, alive = np.empty(width, dtype=np.int64), np.empty(width + 1, dtype=np.int64)
+    for first in range(0, n_rows, _CHUNK_ROWS):
+        chunk = scores[: min(_CHUNK_ROWS, n_rows - first)]
+        for row in range(len(chunk)):
+            for i in range(width):
+                chunk[row, i] = const[i]
+        _score_events(starts[first:], cells, table, chunk)
+        for row in range(len(chunk)):
+            a, b = starts[first + row], starts[first + row + 1]
+            top, log, n_alive = _responsibilities(
+                chunk[row], bits, coarse, fine, logs, shares, alive
+            )
+            weight = weights[first + row] if len(weights) > 0 else 1
+            totals[0] += (top >> 31) * weight
+            totals[1] += (top & 0x7FFFFFFF) * weight
+            totals[2] += (log >> 31) * weight
+            totals[3] += (log & 0x7FFFFFFF) * weight
+            totals[4] += log != 0
+            for j in range(n_alive):
+                shares[alive[j]] *= weight
+                mass[alive[j]] += shares[alive[j]]
+            if n_alive > _FEW_ALIVE:
+                _spread(shares, sums, cells, a, b)
+            else:
+                for j in range(n_alive):
+                    i = alive[j]
+                    share = shares[i]
+                    for t in range(a, b):
+                        sums[cells[t], i] += share
+
+
+@njit(
+    types.void(
+        _WORDS, _WORDS, _WORDS, _INTS1, _INTS1, _INTS1, _INTS1, types.int64, _INTS1, _INTS1, _INTS1,
+        _OUT1, _OUT2, _OUT1,
+    ),
+    nogil=True,
+    cache=True,
+)  # fmt: skip
+def _popcount_pass(  # type: ignore[no-untyped-def]
+    words, templates, across, sizes, const, per_one, per_match, bits, coarse, fine, logs, mass, sums,
+    totals,
+):  # fmt: skip
+    (n_rows, n_words), k = words.shape, len(const)
+    owner = np.empty(n_rows, dtype=np.int64)
+    scores = np.empty((min(n_rows, _CHUNK_ROWS), k), dtype=np.int64)
+    shares, alive = np.empty_like(scores), np.empty(k + 1, dtype=np.int64)
+    for first in range(0, n_rows, _CHUNK_ROWS):
+        rows = min(_CHUNK_ROWS, n_rows - first)
+        chunk = words[first : first + rows]
+        if rows < _TILE_ROWS or k < _WIDE:
+            _hamming(chunk, templates, scores[:rows])
+        else:
+            _hamming_by_tiles(chunk, across, scores[:rows])
+        n_shared = 0
+        for row in range(rows):
+            ones = 0
+            for w in range(n_words):
+                ones += _popcount(chunk[row, w])
             for i in range(k):
-                e = shares[row, i]
-                if e != 0:
-                    # A quotient below 2^30, in floats within 2^-20: at most one off when cut to a
-                    # whole number, and set right by what it leaves. A division takes far longer.
-                    share = int(e * whole)
-                    left = (e << SHARE_BITS) - share * total
-                    share += (left >= total) - (left < 0)
-                    shares[row, i] = share
-                    if i != best:
-                        given += share
-        shares[row, best] = _SHARE_ONE - given
-        tops[row] = top
-        rest[row] = _log(total, logs) if alive > 1 else 0
+                matches = (ones + sizes[i] - scores[row, i]) >> 1
+                scores[row, i] = const[i] + per_one[i] * ones + per_match[i] * matches
+            top, log, n_alive = _responsibilities(
+                scores[row], bits, coarse, fine, logs, shares[row], alive
+            )
+            totals[0] += top >> 31
+            totals[1] += top & 0x7FFFFFFF
+            totals[2] += log >> 31
+            totals[3] += log & 0x7FFFFFFF
+            totals[4] += log != 0
+            for j in range(n_alive):
+                mass[alive[j]] += shares[row, alive[j]]
+            owner[first + row] = alive[0] if n_alive == 1 else -1
+            n_shared += n_alive > 1
+        if n_shared > 0:
+            _sum_shares(chunk, shares[:rows], owner[first : first + rows], sums)
+    _count_whole(words, owner, sums)

@@ -113,11 +113,6 @@ def exactly() -> Iterator[None]:
         yield
 
 
-def ln(x: float | Decimal) -> Decimal:
-    """Natural logarithm to 40 digits, the same on every platform. Use within `exactly`."""
-    return Decimal(x).ln()
-
-
 def wide_log(numerator: int, denominator: int) -> int:
     """ln of a ratio in units of 2^-128, within 2^-90; the denominator is a power of two.
 

@@ -1,10 +1,12 @@
 """The definition of every kernel, in plain NumPy. Also the fallback where numba is missing."""
 
+from typing import Any
+
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
-from bitmix.kernels import exact
-from bitmix.kernels.bits import Words
+from bitmix.kernels.bits import Words, unpack
 from bitmix.kernels.fixed import (
     CUT_NATS,
     EXP_BITS,
@@ -13,7 +15,11 @@ from bitmix.kernels.fixed import (
     SHARE_BITS,
     Ints,
     Tables,
+    total,
 )
+
+Cells = NDArray[np.uint32]
+Floats = NDArray[np.float64]
 
 
 def hamming(words: Words, templates: Words) -> Ints:
@@ -24,12 +30,86 @@ def hamming(words: Words, templates: Words) -> Ints:
     return out
 
 
-def affine(words: Words, const: Ints, coef: Ints) -> Ints:
-    """const_i + Σ_s x_s·coef_is, shape (rows, components)."""
-    out = np.tile(const, (len(words), 1))
-    for start, bits in exact.tiles(words, coef.shape[1]):
-        out += exact.product(coef[:, start : start + bits.shape[1]], bits.T).T
-    return out
+def set_bits(words: Words) -> tuple[Ints, Cells]:
+    """The places of the bits that are 1: where each row starts in the list, and the list."""
+    row, place = np.nonzero(unpack(words, 64 * words.shape[1]))
+    starts = np.searchsorted(row, np.arange(len(words) + 1))
+    return starts.astype(np.int64), place.astype(np.uint32)
+
+
+def event_scores(starts: Ints, cells: Cells, const: Ints, table: Ints) -> Ints:
+    """const_i + Σ table[event, i] over the events of each row, shape (rows, components)."""
+    return np.asarray(_matrix(starts, cells, len(table)) @ table + const)
+
+
+def add_event_sums(starts: Ints, cells: Cells, shares: Ints, out: Ints) -> None:
+    """Add the shares of each row to the line of each of its events; `out` has shape (kinds, k)."""
+    out += _matrix(starts, cells, len(out)).T @ shares
+
+
+def _matrix(starts: Ints, cells: Cells, n_kinds: int) -> Any:
+    """One row per row, with a 1 for each event: SciPy's products of whole numbers are exact."""
+    some = cells[starts[0] : starts[-1]]
+    ones = np.ones(len(some), dtype=np.int64)
+    shape = (len(starts) - 1, n_kinds)
+    return scipy.sparse.csr_array((ones, some, starts - starts[0]), shape=shape)
+
+
+def event_pass(
+    starts: Ints, cells: Cells, weights: Ints | None, const: Ints, table: Ints, bits: int,
+    tables: Tables, mass: Ints, sums: Ints,
+) -> tuple[int, int, int]:  # fmt: skip
+    """Score rows by their events and add up responsibilities, over rows and over events.
+
+    Returns the sum of the best scores, that of ln Σ exp(score - best) in units of 2^-32, and the
+    number of rows with several components; `mass` (k,) and `sums` (kinds, k) are added to.
+    """
+    scores = event_scores(starts, cells, const, table)
+    shares, tops, logs = posteriors(scores, bits, tables)
+    counts: Any = 1 if weights is None else weights
+    shares *= np.reshape(counts, (-1, 1))
+    mass += shares.sum(axis=0)
+    add_event_sums(starts, cells, shares, sums)
+    return total(tops, counts), total(logs, counts), int(np.count_nonzero(logs))
+
+
+def popcount_pass(
+    words: Words, templates: Words, const: Ints, per_one: Ints, per_match: Ints, bits: int,
+    tables: Tables, mass: Ints, sums: Ints,
+) -> tuple[int, int, int]:  # fmt: skip
+    """Score rows by popcounts, const_i + per_one_i·|x| + per_match_i·|x ∧ T_i|, and add up
+    responsibilities, over rows and over ones. Returns what `event_pass` does; `mass` (k,) and
+    `sums` (k, columns) are added to.
+    """
+    scores = popcount_scores(words, templates, const, per_one, per_match)
+    shares, tops, logs = posteriors(scores, bits, tables)
+    mass += shares.sum(axis=0)
+    add_column_sums(words, shares, sums)
+    return total(tops), total(logs), int(np.count_nonzero(logs))
+
+
+def popcount_scores(
+    words: Words, templates: Words, const: Ints, per_one: Ints, per_match: Ints
+) -> Ints:
+    """const_i + per_one_i·|x| + per_match_i·|x ∧ T_i|, shape (rows, templates).
+
+    |x ∧ T| comes from the Hamming distance: |x| + |T| - D = 2·|x ∧ T|.
+    """
+    return scores_at(hamming(words, templates), words, templates, const, per_one, per_match)
+
+
+def scores_at(
+    distances: Ints, words: Words, templates: Words, const: Ints, per_one: Ints, per_match: Ints
+) -> Ints:
+    """The same from distances, which are overwritten."""
+    ones = np.bitwise_count(words).sum(axis=1, dtype=np.int64)[:, None]
+    sizes = np.bitwise_count(templates).sum(axis=1, dtype=np.int64)
+    matches = np.subtract(ones + sizes, distances, out=distances)
+    matches >>= 1
+    matches *= per_match
+    matches += ones * per_one
+    matches += const
+    return matches
 
 
 def column_sums(words: Words, shares: Ints, n_columns: int) -> Ints:
@@ -41,8 +121,9 @@ def column_sums(words: Words, shares: Ints, n_columns: int) -> Ints:
 
 def add_column_sums(words: Words, shares: Ints, out: Ints) -> None:
     """The same, added to a table."""
-    for start, bits in exact.tiles(words, out.shape[1]):
-        out[:, start : start + bits.shape[1]] += exact.product(shares.T, bits)
+    sums = np.zeros((64 * words.shape[1], len(out)), dtype=np.int64)
+    add_event_sums(*set_bits(words), shares, sums)
+    out += sums[: out.shape[1]].T
 
 
 def posteriors(scores: Ints, bits: int, tables: Tables) -> tuple[Ints, Ints, Ints]:
@@ -81,24 +162,36 @@ def logs(values: NDArray[np.float64], tables: Tables) -> Ints:
     return log
 
 
-def decided(words: Words, templates: Words, lower: Ints, upper: Ints, cut: int) -> Ints:
-    """The component whose score is above all others' by `cut` or more; -1 where none is known to.
-
-    Scores are known by bounds: `lower[i, D]` and `upper[i, D]` at distance D from template i.
-    """
-    rows, distances = np.arange(len(words)), hamming(words, templates).T
-    low = np.take_along_axis(lower, distances, axis=1)
-    high = np.take_along_axis(upper, distances, axis=1)
-    best = low.argmax(axis=0)
-    top = low[best, rows]
-    high[best, rows] = top - cut
-    return np.where(high.max(axis=0) <= top - cut, best, -1)
-
-
 def owned_sums(words: Words, owner: Ints, k: int, n_columns: int) -> Ints:
     """`column_sums` of rows that one component has whole; those with owner -1 are left out."""
     shares = (owner[:, None] == np.arange(k)).astype(np.int64) << SHARE_BITS
     return column_sums(words, shares, n_columns)
+
+
+def disagreement(values: Ints) -> Ints:
+    """Σ_s |a_s| + |b_s| - |a_s + b_s| of any two rows a and b, shape (rows, rows)."""
+    sizes = np.abs(values).sum(axis=1)
+    out = np.empty((len(values), len(values)), dtype=np.int64)
+    for i, row in enumerate(values):
+        out[i] = sizes + sizes[i] - np.abs(values + row).sum(axis=1)
+    return out
+
+
+def merged_likelihoods(
+    ones: Floats, cells: Floats, i: int, others: NDArray[np.intp], tables: Tables
+) -> Ints:
+    """Log-likelihoods of component i merged with each of the others, in units of 2^-16 nats.
+
+    With o ones among c cells, a column adds φ(o) + φ(c - o) - φ(c), φ(x) = x·ln x, to the nearest
+    unit; nothing if all of its cells are equal.
+    """
+    o, c = ones[others] + ones[i], cells[others] + cells[i]
+    mixed = (o > 0) & (o < c)
+    units = np.zeros(o.shape, dtype=np.int64)
+    for counts, sign in ((o, 1), (c - o, 1), (c, -1)):
+        some = np.where(mixed, counts, 1.0)
+        units += sign * np.rint(some * logs(some, tables) * 2.0**-16).astype(np.int64)
+    return units.sum(axis=1)
 
 
 def _rescale(nats: Ints, bits: int) -> Ints:

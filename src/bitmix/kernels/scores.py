@@ -1,84 +1,53 @@
-"""Integer scores ln(w_i f_i(x)) of rows: affine in the bits, a popcount where templates are binary.
+"""Integer scores ln(w_i f_i(x)) of rows: affine in the bits, popcounts where templates are binary.
 
-Both forms agree to the last bit where both apply: with binary templates every coefficient is
-±step, and const + Σ x·coef is const' - step·D(x, T).
-
-*Bounds.* An affine score is highest for the row R with a 1 wherever the coefficient is positive,
-and loses the size of the coefficient for each column in which a row differs from R. A row that
-differs in D columns therefore loses at least the D smallest and at most the D largest of these
-sizes. So a popcount bounds the score, by whole numbers and without rounding; and where one
-component's lower bound is above the upper bounds of all others by 22 nats or more, its share of
-the row is one and theirs are zero, to the last bit, as if the scores had been computed.
+Both forms agree to the last bit where both apply.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from bitmix.kernels import backend
-from bitmix.kernels.bits import Words, pack, unpack, words_for
+from bitmix.kernels.bits import Words, unpack
+from bitmix.kernels.events import Events
 from bitmix.kernels.fixed import Ints
 
 
 @dataclass(frozen=True, eq=False)
-class Bounds:
-    """Between what a score lies, by the distance of the row to a binary template."""
+class PopcountScores:
+    """const_i + per_one_i·|x| + per_match_i·|x ∧ T_i| for binary templates T_i of n columns.
 
-    templates: Words
-    lower: Ints
-    """Shape (k, 64·words + 1), by component and distance."""
-    upper: Ints
-
-
-@dataclass(frozen=True, eq=False)
-class HammingScores:
-    """score_i(x) = const_i - step_i·D(x, template_i), in units of 2^-bits nats."""
+    Units of 2^-bits nats. No cell may be missing.
+    """
 
     const: Ints
-    step: int | Ints
-    """λ = ln((1-q)/q) in units of 2^-bits nats: one, or one a template."""
+    per_one: Ints
+    per_match: Ints
     templates: Words
+    n_columns: int
     bits: int
 
     def __call__(self, words: Words) -> Ints:
-        found = backend(words).hamming(words, self.templates)
-        found *= np.negative(self.step)
-        found += self.const
-        return found
-
-    def bounds(self) -> Bounds:
-        """Both bounds are the score itself."""
-        steps = np.broadcast_to(self.step, self.const.shape)
-        distances = np.arange(64 * self.templates.shape[1] + 1)
-        scores = self.const[:, None] - steps[:, None] * distances
-        return Bounds(self.templates, scores, scores)
-
-    def mean(self, n_rows: int, ones: Ints) -> Ints:
-        """The mean score over all rows, given their ones in each column.
-
-        A distance is affine in the bits of the template, too.
-        """
-        sums = backend(self.templates).affine(
-            self.templates, ones.sum(keepdims=True), (n_rows - 2 * ones)[None]
+        return backend(words).popcount_scores(
+            words, self.templates, self.const, self.per_one, self.per_match
         )
-        steps = np.broadcast_to(self.step, self.const.shape)
-        lost = [int(step) * int(d) // n_rows for step, d in zip(steps, sums[:, 0], strict=True)]
-        found: Ints = self.const - np.array(lost)
-        return found
+
+    def affine(self) -> "AffineScores":
+        """The same scores, as sums over columns."""
+        bits = unpack(self.templates, self.n_columns).astype(np.int64)
+        coef = self.per_one[:, None] + self.per_match[:, None] * bits
+        return AffineScores(self.const, coef, self.bits)
 
     def total(self, rows: Ints, ones: Ints) -> int:
-        """The sum of scores of so many rows of each component, given their ones in each column."""
+        """The sum of the scores of `rows` rows per component with `ones` ones per column."""
         bits = unpack(self.templates, ones.shape[1]).astype(np.int64)
-        distances = np.where(bits == 1, rows[:, None] - ones, ones).sum(axis=1)
-        steps = np.broadcast_to(self.step, self.const.shape)
+        counts = (rows, ones.sum(axis=1), (ones * bits).sum(axis=1))
+        values = (self.const, self.per_one, self.per_match)
         return sum(
-            int(m) * int(const) - int(step) * int(d)
-            for m, const, step, d in zip(rows, self.const, steps, distances, strict=True)
+            int(count) * int(value)
+            for counted, valued in zip(counts, values, strict=True)
+            for count, value in zip(counted, valued, strict=True)
         )
-
-    def scaled_down(self, halvings: int) -> "HammingScores":
-        """All scores divided by 2^halvings."""
-        return replace(self, const=self.const >> halvings, step=self.step >> halvings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,49 +56,41 @@ class AffineScores:
 
     const: Ints
     coef: Ints
+    """Shape (k, n)."""
     bits: int
+    zero: Ints | None = None
+    """If cells may be missing: what each known cell adds, shape (k, n). The words of a row are then
+    its bits, followed by its known bits."""
 
     def __call__(self, words: Words) -> Ints:
-        return backend(words).affine(words, self.const, self.coef)
+        missing, n = self.zero is not None, self.coef.shape[1]
+        return self.of_events(Events.of_words(words, n_columns=n, missing=missing))
 
-    def bounds(self) -> Bounds:
-        """By the sum of the smallest and of the largest coefficients."""
-        k, n = self.coef.shape
-        best = self.const + np.where(self.coef > 0, self.coef, 0).sum(axis=1)
-        least = np.zeros((k, 64 * words_for(n) + 1), dtype=np.int64)
-        losses = np.sort(np.abs(self.coef), axis=1)
-        np.cumsum(losses, axis=1, out=least[:, 1 : n + 1])
-        most = least.copy()
-        np.cumsum(losses[:, ::-1], axis=1, out=most[:, 1 : n + 1])
-        return Bounds(pack(self.coef > 0), best[:, None] - most, best[:, None] - least)
+    def of_events(self, events: Events) -> Ints:
+        """The scores of rows that are given by their events, shape (rows, k)."""
+        const, table = events.table(self.const, self.coef, self.zero)
+        scores = backend(table).event_scores(events.starts, events.cells, const, table)
+        return scores[:, : len(self.const)]
 
-    def mean(self, n_rows: int, ones: Ints) -> Ints:
-        """The mean score over all rows, given their ones in each column."""
-        n = self.coef.shape[1]
-        found: Ints = self.const + np.array([total // n_rows for total in self._sums(ones[:n])])
-        return found
+    def affine(self) -> "AffineScores":
+        return self
 
     def total(self, rows: Ints, ones: Ints) -> int:
-        """The sum of scores of so many rows of each component, given their ones in each column."""
-        consts = sum(int(m) * int(const) for m, const in zip(rows, self.const, strict=True))
-        return consts + sum(self._sums(ones))
-
-    def _sums(self, ones: Ints) -> list[int]:
-        """Σ_s ones_s·coef_is of each component.
+        """The sum of the scores of `rows` rows per component with `ones` ones per column.
 
         Coefficients are below 2^53 in size, ones at most 2^31 and columns 10^6: products of halves
         add up to less than 2^63.
         """
-        totals = [0] * len(self.coef)
+        total = sum(int(m) * int(const) for m, const in zip(rows, self.const, strict=True))
         for some, ones_shift in ((ones >> 16, 16), (ones & 0xFFFF, 0)):
             for part, coef_shift in ((self.coef >> 26, 26), (self.coef & ((1 << 26) - 1), 0)):
-                for i, found in enumerate((some * part).sum(axis=1)):
-                    totals[i] += int(found) << (ones_shift + coef_shift)
-        return totals
+                total += int((some * part).sum()) << (ones_shift + coef_shift)
+        return total
 
     def scaled_down(self, halvings: int) -> "AffineScores":
         """All scores divided by 2^halvings."""
-        return replace(self, const=self.const >> halvings, coef=self.coef >> halvings)
+        zero = None if self.zero is None else self.zero >> halvings
+        return AffineScores(self.const >> halvings, self.coef >> halvings, self.bits, zero)
 
 
-Scores = HammingScores | AffineScores
+Scores = PopcountScores | AffineScores

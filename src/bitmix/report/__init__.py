@@ -1,4 +1,4 @@
-"""The self-contained HTML report of a fit: one file, no network, light and dark, printable."""
+"""The report of a fit: one HTML file that needs no network and no other file."""
 
 import os
 import warnings
@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from bitmix import checks
-from bitmix.atomic import atomic_write
-from bitmix.certify import FitCertificate
+from bitmix.certify.fit import FitCertificate
 from bitmix.errors import InputError
-from bitmix.fitted import FittedTemplates
+from bitmix.estimators.base import FittedTemplates
+from bitmix.estimators.select import Selection
 from bitmix.report import page
 from bitmix.report.facts import gather
-from bitmix.rows import Rows
+from bitmix.rows import is_dask
 from bitmix.rows.packed import BitMatrix
-from bitmix.rows.protocol import is_lazy
-from bitmix.select import Selection
+from bitmix.support import checks
+from bitmix.support.atomic import atomic_write
 
 __all__ = ["write"]
 
@@ -38,34 +37,37 @@ def write(
     alpha: float = 0.05,
     force: bool = True,
 ) -> None:
-    """Write a report of a fitted model on the rows of X: one HTML file that needs nothing else.
+    """Write an HTML report of a fitted model and the rows of X, in one self-contained file.
 
     Parameters
     ----------
     model : TemplateMixture, TwoRoundEM or ClassicEM
         Fitted.
     X : as in ``model.predict``
-        The rows to report on, as a rule those of the fit.
+        The rows to report on, usually those of the fit.
     path : path
-        The file appears whole or not at all.
+        The file to write. It is replaced as a whole, or left as it was if something fails.
     selection : Selection, optional
-        What `select_components` gave, where it chose the number of templates.
+        The result of `select_components`, if it chose the number of templates.
     labels : sequence, optional
-        A class for each row, known beforehand, to be set against the groups.
+        The known class of each row, to compare with the groups.
     ids : sequence, optional
-        A name for each row. By default the index of a pandas table, where it has one of its own.
+        A name for each row. The default is the index of a pandas table, unless it only counts rows.
     geometry : optional
-        How to draw a template: ``geometry_`` of a `GaborSketch`, an `Alphabet`, or
-        (rows, columns) of an image. By default the most telling columns where they have names, and
-        otherwise a map of the bits, nearly square.
-    certificate : FitCertificate or False, optional
-        One that is at hand; False for none. By default it is made here, where one can be.
-    title, source : str, optional
-        The heading, and where the rows came from.
+        How to draw a template: ``geometry_`` of a `GaborSketch`, an `Alphabet`, or (rows, columns)
+        of an image. By default named columns are listed, those that distinguish a group first, and
+        columns without names are drawn as a nearly square map of bits.
+    certificate : FitCertificate or bool, optional
+        A certificate that was computed before, or False for none. By default it is computed here if
+        the noise model and the rows allow one.
+    title : str, optional
+        The heading.
+    source : str, optional
+        Where the rows come from.
     alpha : float, default=0.05
-        Level of the certificate that is made here.
+        The level of the certificate that is computed here.
     force : bool, default=True
-        False refuses to replace a file.
+        Whether to replace an existing file.
 
     Examples
     --------
@@ -83,9 +85,12 @@ def write(
     if not isinstance(model, FittedTemplates):
         raise InputError(f"model must be a fitted estimator of bitmix, got {type(model).__name__}")
     if not isinstance(selection, Selection | None):
-        raise InputError("selection must be what select_components gave")
+        raise InputError("selection must be a result of select_components")
     alpha = checks.between(alpha, "alpha", 0, 1)
-    rows = _rows(model, X)
+    with warnings.catch_warnings():
+        if isinstance(X, BitMatrix):  # packed rows have no names of columns, which is no mistake
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
+        rows = model.rows_like_fit(X)
     m = rows.shape[0]
     names = getattr(model, "feature_names_in_", None)
     if names is None and hasattr(geometry, "feature_names"):
@@ -94,8 +99,8 @@ def write(
         model,
         rows,
         names=names,
-        ids=_one_a_row(_index_of(X) if ids is None else ids, "ids", m),
-        labels=_one_a_row(labels, "labels", m),
+        ids=_one_per_row(_index_of(X) if ids is None else ids, "ids", m),
+        labels=_one_per_row(labels, "labels", m),
         certificate=certificate,
         alpha=alpha,
     )
@@ -107,26 +112,18 @@ def write(
         file.write(written.encode("utf-8", "replace"))
 
 
-def _rows(model: FittedTemplates, X: Any) -> Rows:
-    """Packed rows; that packed bits carry no column names is not worth a warning here."""
-    with warnings.catch_warnings():
-        if isinstance(X, BitMatrix):
-            warnings.filterwarnings("ignore", "X does not have valid feature names")
-        return model._rows(X)
-
-
-def _one_a_row(values: Any, name: str, m: int) -> Sequence[Any] | None:
+def _one_per_row(values: Any, name: str, m: int) -> list[Any] | None:
     if values is None:
         return None
-    found: list[Any] = values.tolist() if isinstance(values, np.ndarray) else list(values)
-    if len(found) != m:
-        raise InputError(f"{name} must be {m} values, one a row, got {len(found)}")
-    return found
+    values = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    if len(values) != m:
+        raise InputError(f"{name} must be {m} values, one per row, got {len(values)}")
+    return values
 
 
 def _index_of(X: Any) -> Any:
-    """The row names of a pandas table, unless they are only numbers from 0."""
+    """The index of a pandas table, unless it only counts the rows from 0."""
     index = getattr(X, "index", None)
-    if index is None or callable(index) or is_lazy(X) or len(index) != len(X):
+    if index is None or callable(index) or is_dask(X) or len(index) != len(X):
         return None
     return None if list(index[:2]) == [0, 1][: len(index)] else index

@@ -1,7 +1,7 @@
-"""Everything the report says, as frozen values gathered by pure functions.
+"""The facts of a report, as frozen values gathered by pure functions.
 
-Rows are seen packed and block by block; nothing of size m·n is ever made, and no row is left out,
-but by the certificate, which says so itself. Lists are cut to what a person reads.
+Rows are read packed and block by block; nothing of size m·n is ever made. Every row is counted,
+except in the certificate, which may use a random sample and says so. Lists have a maximal length.
 """
 
 import math
@@ -15,50 +15,50 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from bitmix.certify import FitCertificate, certify_fit
+from bitmix.certify.fit import FitCertificate, certify_fit
 from bitmix.em import predict
+from bitmix.em.predict import Tally
 from bitmix.errors import InputError
-from bitmix.fitted import FittedTemplates
-from bitmix.kernels import backend, fixed
-from bitmix.kernels.bits import Words, pack, unpack, words_for
+from bitmix.estimators.base import FittedTemplates
+from bitmix.estimators.template import TemplateMixture
+from bitmix.kernels import backend
+from bitmix.kernels.bits import pack, unpack
 from bitmix.kernels.fixed import Ints
-from bitmix.kernels.scores import Scores
 from bitmix.metrics import conditional_purity
-from bitmix.mixture import Floats
+from bitmix.models.mixture import Floats
 from bitmix.rows import Rows
-from bitmix.template_mixture import TemplateMixture
 
-CLEAR = math.log(20)
-"""A row is clear from odds of 20 to 1 on."""
-FLAG = 1e-4
-"""A column is flagged below this, after correction for the number of columns."""
-MOST_GROUPS = 100
-MOST_FEATURES = 8
-MOST_PAIRS = 20
-MOST_OUTLIERS = 12
-MOST_COLUMNS = 25
-FEW_COLUMNS = 5
-"""Listed where none is flagged."""
-MOST_CLASSES = 12
-MOST_LETTERS = 80
-BINS = 30
+CLEAR_MARGIN = math.log(20)
+"""A row is clear if the odds of its best group against the second are at least 20 to 1."""
+FLAG_LEVEL = 1e-4
+"""A column is flagged if its p-value, corrected for the number of columns, is below this."""
+MAX_GROUPS = 100
+MAX_FEATURES = 8
+MAX_PAIRS = 20
+MAX_OUTLIERS = 12
+MAX_COLUMNS = 25
+MIN_COLUMNS = 5
+"""Columns that are listed even if fewer are flagged."""
+MAX_CLASSES = 12
+MAX_TEXT_LENGTH = 80
+N_BINS = 30
 
 Names = Callable[[int], str]
 
 
 @dataclass(frozen=True)
 class Feature:
-    """A column, and the share of ones it has in two places."""
+    """A column, and its share of ones in two sets of rows."""
 
     column: int
     name: str
-    here: float
-    there: float
+    share: float
+    other_share: float
 
 
 @dataclass(frozen=True)
 class Group:
-    """One template and the rows it is the likeliest of."""
+    """One template and the rows that most likely belong to it."""
 
     index: int
     weight: float
@@ -69,9 +69,9 @@ class Group:
     flips: float
     """Share of its cells that differ from the template."""
     expected: float
-    """The same by the model."""
+    """The same share according to the model."""
     features: tuple[Feature, ...]
-    """What tells it from all others, ones here against elsewhere."""
+    """The columns that differ most from the other rows: shares of ones inside and outside."""
 
 
 @dataclass(frozen=True)
@@ -80,23 +80,26 @@ class Pair:
 
     i: int
     j: int
-    differing: int
+    n_differing: int
     features: tuple[Feature, ...]
+    """Some of the columns that differ: shares of ones in group i and in group j."""
 
     @property
-    def more(self) -> int:
-        return self.differing - len(self.features)
+    def n_more(self) -> int:
+        """Columns that differ and are not listed."""
+        return self.n_differing - len(self.features)
 
 
 @dataclass(frozen=True)
 class Margins:
-    """How clear the rows are: the odds of the best group against the second."""
+    """The log odds of the best group of each row against the second best."""
 
     counts: tuple[int, ...]
-    """Rows in bins of equal width; the last holds everything beyond."""
+    """Rows in bins of equal width; the last bin has no upper end."""
     top: float
-    """Where the last bin ends, in powers of ten."""
+    """Where the last bin would end, in powers of ten."""
     clear: float
+    """Share of rows that are clear."""
     doubtful: float
     """Share of rows with odds below 3 to 1."""
     median: float
@@ -105,7 +108,7 @@ class Margins:
 
 @dataclass(frozen=True, eq=False)
 class Outlier:
-    """A row the model finds unlikely."""
+    """A row that is unlikely under the model."""
 
     row: int
     name: str
@@ -113,6 +116,7 @@ class Outlier:
     flips: int
     expected: float
     known: int
+    """Cells that are not missing."""
     margin: float
     log_likelihood: float
     bits: NDArray[np.uint8]
@@ -120,71 +124,74 @@ class Outlier:
 
 @dataclass(frozen=True)
 class Column:
-    """The flips of one column against the model."""
+    """The share of rows that differ from their template in one column."""
 
     column: int
     name: str
     observed: float
     expected: float
     p_value: float
-    """Chance of so many flips or more, times the number of columns; at most 1."""
+    """Probability of so many flips or more, times the number of columns; at most 1."""
     worst_group: int
-    worst: float
-    """Share of the rows of that group that differ from its template."""
+    """The group with the largest share of flips, and that share."""
+    worst_share: float
 
     @property
     def flagged(self) -> bool:
-        return self.p_value < FLAG
+        return self.p_value < FLAG_LEVEL
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Flips as they are and as the model has them."""
+    """Flips in the rows beside those that the model expects."""
 
     observed: float
     expected: float
     columns: tuple[Column, ...]
-    """Those that stand out most."""
-    flagged: int
-    calmer: int
-    """Columns that flip far less often than the model has it, by the same test."""
+    """The columns with the most flips beyond expectation."""
+    n_flagged: int
+    n_below: int
+    """Columns that flip far less often than expected, by the same test."""
     counts: tuple[int, ...]
-    """Columns by their share of flips, in bins of equal width."""
+    """Columns by their share of flips, in bins of equal width; the last bin has no upper end."""
     top: float
+    """Where the last bin would end."""
 
 
 @dataclass(frozen=True)
 class Classes:
-    """Groups against labels that were known beforehand."""
+    """Groups beside the known classes of their rows."""
 
     names: tuple[str, ...]
     counts: tuple[tuple[int, ...], ...]
+    """Rows per group and class."""
     purity: float
 
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """All of it."""
+    """Everything that a report shows about a fit and its rows."""
 
     rows: int
     columns: int
     density: float
     missing: float
-    """Share of cells that are not known."""
+    """Share of cells that are missing."""
     named: bool
+    """Whether the columns have names."""
     groups: tuple[Group, ...]
     shares: Floats
-    """Share of ones of each group and column; the template where a group has no rows."""
+    """Share of ones per group and column; the template where a group has no known cell."""
     distances: NDArray[np.int64]
-    """Columns in which two templates differ, shape (k, k)."""
+    """Number of columns in which two templates differ, shape (k, k)."""
     pairs: tuple[Pair, ...]
-    """The closest pairs, closest first."""
+    """The closest pairs of templates, closest first."""
     margins: Margins | None
     outliers: tuple[Outlier, ...]
     noise: Noise
     certificate: FitCertificate | None
     no_certificate: str
-    """Why there is none."""
+    """Why there is no certificate."""
     classes: Classes | None
 
     @property
@@ -192,20 +199,21 @@ class Facts:
         return len(self.groups)
 
     @property
-    def duplicates(self) -> int:
-        """Templates that repeat an earlier one."""
+    def n_duplicates(self) -> int:
+        """Templates that are equal to an earlier one."""
         return int((np.tril(self.distances == 0, -1)).any(axis=1).sum())
 
     @property
-    def empty(self) -> int:
+    def n_empty(self) -> int:
+        """Groups without rows."""
         return sum(group.size == 0 for group in self.groups)
 
 
-def text(value: Any) -> str:
-    """What a user wrote, fit for a page: no control characters, not too long, valid Unicode."""
-    start = str(value)[: MOST_LETTERS + 1]
-    shown = "".join(c if c.isprintable() else " " if c.isspace() else "�" for c in start)
-    return shown if len(shown) <= MOST_LETTERS else shown[: MOST_LETTERS - 1] + "…"
+def printable(value: Any) -> str:
+    """A user's text for the page: shortened, valid Unicode, without control characters."""
+    start = str(value)[: MAX_TEXT_LENGTH + 1]
+    text = "".join(c if c.isprintable() else " " if c.isspace() else "�" for c in start)
+    return text if len(text) <= MAX_TEXT_LENGTH else text[: MAX_TEXT_LENGTH - 1] + "…"
 
 
 def gather(
@@ -218,292 +226,259 @@ def gather(
     certificate: FitCertificate | bool | None = None,
     alpha: float = 0.05,
 ) -> Facts:
-    """Look at every row once for each question."""
+    """Gather the facts in two passes over the rows, and a third one for the certificate."""
     m, n = rows.shape
-    mixture, T = model._mixture, model.templates_
+    T, k = model.templates_, len(model.templates_)
     name_of = partial(_name, names)
-    found = np.asarray(predict.labels(rows, mixture))  # of a cluster, brought here
-    margins = np.asarray(predict.margins(rows, mixture))
-    tally = tally_of(rows, mixture.scores(missing=rows.layout.missing))
-    noise = model_noise(model, tally)
-    issued, reason = certified(model, rows, certificate, alpha)
-    shares = tally.shares(T)
+    counts = predict.tally(rows, model.mixture_)
+    values = RowValues.of(rows, model)
+    noise = expected_noise(model, counts)
+    shares = np.where(counts.cells > 0, counts.ones / np.maximum(counts.cells, 1), T)
     distances = backend().hamming(pack(T), pack(T))
-    cells = int(tally.cells.sum())
+    reason = "It was not asked for."
+    if certificate is None or certificate is True:
+        certificate, reason = certify_if_possible(model, rows, alpha)
     return Facts(
         rows=m,
         columns=n,
-        density=int(tally.ones.sum()) / max(cells, 1),
-        missing=1 - cells / (m * n),
+        density=counts.density,
+        missing=1 - int(counts.cells.sum()) / (m * n),
         named=names is not None,
-        groups=groups_of(model, tally, found, margins, noise, name_of),
+        groups=groups_of(model, counts, values, noise, name_of),
         shares=shares,
         distances=distances,
         pairs=pairs_of(distances, shares, T, name_of),
-        margins=margins_of(margins) if len(T) > 1 else None,
-        outliers=outliers_of(model, rows, found, margins, noise, ids),
-        noise=noise_of(tally, T, noise, name_of),
-        certificate=issued,
+        margins=margins_of(values.margins) if k > 1 else None,
+        outliers=outliers_of(T, rows, values, noise, ids),
+        noise=noise_of(counts, T, noise, name_of),
+        certificate=certificate or None,
         no_certificate=reason,
-        classes=classes_of(labels, found, len(T)),
+        classes=None if labels is None else classes_of(labels, values.groups, k),
     )
 
 
 def _name(names: Sequence[Any] | None, column: int) -> str:
-    return f"column {column}" if names is None else text(names[column])
+    return f"column {column}" if names is None else printable(names[column])
+
+
+def certify_if_possible(
+    model: FittedTemplates, rows: Rows, alpha: float = 0.05
+) -> tuple[FitCertificate | None, str]:
+    """A certificate of the fit, or None and the reason why there can be none."""
+    noise_model = getattr(model, "noise_model_", "shared")
+    if noise_model != "shared":
+        return None, (
+            "A certificate assumes one noise level for all cells. This fit has "
+            f"noise_model={noise_model!r}."
+        )
+    if rows.layout.missing:
+        return None, "A certificate needs complete rows. Some cells of these rows are missing."
+    try:
+        return certify_fit(rows, model.templates_, alpha), ""
+    except InputError as error:
+        return None, f"It could not be computed: {error}."
 
 
 @dataclass(frozen=True, eq=False)
-class Tally:
-    """Ones and known cells of each group and column; adds over blocks of rows."""
+class RowValues:
+    """What the model says about each row."""
 
-    sizes: Ints
-    ones: Ints
-    known: Ints | None
+    groups: Ints
+    """The most likely group."""
+    margins: Floats
+    log_likelihoods: Floats
+    n_known: Ints
+    """Known cells."""
 
-    def __add__(self, other: "Tally") -> "Tally":
-        known = None if self.known is None or other.known is None else self.known + other.known
-        return Tally(self.sizes + other.sizes, self.ones + other.ones, known)
-
-    @property
-    def cells(self) -> Ints:
-        """Known cells, shape (k, n)."""
-        if self.known is not None:
-            return self.known
-        cells: Ints = np.broadcast_to(self.sizes[:, None], self.ones.shape)
-        return cells
-
-    def flips(self, templates: NDArray[np.uint8]) -> Ints:
-        """Cells that differ from the template."""
-        return np.where(templates == 1, self.cells - self.ones, self.ones)
-
-    def shares(self, otherwise: NDArray[np.uint8]) -> Floats:
-        cells = self.cells
-        return np.where(cells > 0, self.ones / np.maximum(cells, 1), otherwise)
+    @classmethod
+    def of(cls, rows: Rows, model: FittedTemplates) -> "RowValues":
+        groups, margins, log_likelihoods, known = predict.row_values(rows, model.mixture_).T
+        return cls(groups.astype(np.int64), margins, log_likelihoods, known.astype(np.int64))
 
 
-def tally_of(rows: Rows, scores: Scores) -> Tally:
-    """Every row counts for its likeliest group."""
-    count = partial(_tally_of_block, scores=scores, n=rows.shape[1], missing=rows.layout.missing)
-    return rows.map_reduce(count, block_cells=len(scores.const), workers=2)
+def expected_noise(model: FittedTemplates, counts: Tally) -> Floats:
+    """The probability that a cell flips according to the model; broadcasts to (k, n).
 
-
-def _tally_of_block(words: Words, *, scores: Scores, n: int, missing: bool) -> Tally:
-    kernels, k = backend(words), len(scores.const)
-    shares, _, _ = kernels.posteriors(scores(words), scores.bits, fixed.tables())
-    owner = shares.argmax(axis=1)
-    sums = kernels.owned_sums(words, owner, k, 64 * words.shape[1]) >> fixed.SHARE_BITS
-    half = 64 * words_for(n)
-    known = np.ascontiguousarray(sums[:, half : half + n]) if missing else None
-    return Tally(np.bincount(owner, minlength=k), np.ascontiguousarray(sums[:, :n]), known)
-
-
-def model_noise(model: FittedTemplates, tally: Tally) -> Floats:
-    """How likely a cell flips by the model, of a shape that stretches to (k, n).
-
-    The noise level of the paper's estimators is read off the closest pair of seeds and lies low by
-    design; for them the share of flips over all rows takes its place.
+    The noise level of the paper's estimators comes from the closest pair of seeds and is too low by
+    construction. For them it is replaced by the share of flips over all rows.
     """
     if isinstance(model, TemplateMixture):
-        return model._noise
-    cells = max(1, int(tally.cells.sum()))
-    return np.array([[int(tally.flips(model.templates_).sum()) / cells]])
+        p = model.probabilities_
+        return np.where(model.templates_ == 1, 1 - p, p)
+    flips, cells = int(_flips(counts, model.templates_).sum()), int(counts.cells.sum())
+    return np.array([[flips / max(1, cells)]])
+
+
+def _flips(counts: Tally, templates: NDArray[np.uint8]) -> Ints:
+    """Known cells that differ from the template, per group and column."""
+    return np.where(templates == 1, counts.cells - counts.ones, counts.ones)
 
 
 def groups_of(
-    model: FittedTemplates, tally: Tally, found: Ints, margins: Floats, noise: Floats, names: Names
+    model: FittedTemplates, counts: Tally, values: RowValues, noise: Floats, names: Names
 ) -> tuple[Group, ...]:
+    """Size, clarity, noise and distinctive columns of each group."""
     T, k = model.templates_, len(model.templates_)
-    flips, cells = tally.flips(T).sum(axis=1), tally.cells.sum(axis=1)
-    clear = np.bincount(found, weights=margins >= CLEAR, minlength=k)
-    expected = (tally.cells * noise).sum(axis=1)
-    each = np.maximum(cells, 1)
-    everywhere = tally.ones.sum(axis=0), tally.cells.sum(axis=0)
+    n_clear = np.bincount(values.groups, weights=values.margins >= CLEAR_MARGIN, minlength=k)
+    n_cells = np.maximum(counts.cells.sum(axis=1), 1)
+    flips = _flips(counts, T).sum(axis=1) / n_cells
+    expected = (counts.cells * noise).sum(axis=1) / n_cells
     return tuple(
         Group(
             index=i,
             weight=float(model.weights_[i]),
-            size=int(tally.sizes[i]),
+            size=int(counts.sizes[i]),
             bits_set=int(T[i].sum()),
-            clear=float(clear[i]) / max(1, int(tally.sizes[i])),
-            flips=float(flips[i] / each[i]),
-            expected=float(expected[i] / each[i]),
-            features=_telling(tally, i, everywhere, names) if i < MOST_GROUPS else (),
+            clear=float(n_clear[i]) / max(1, int(counts.sizes[i])),
+            flips=float(flips[i]),
+            expected=float(expected[i]),
+            features=_distinctive(counts, i, names) if i < MAX_GROUPS else (),
         )
         for i in range(k)
     )
 
 
-def _telling(
-    tally: Tally, i: int, everywhere: tuple[Ints, Ints], names: Names
-) -> tuple[Feature, ...]:
+def _distinctive(counts: Tally, i: int, names: Names) -> tuple[Feature, ...]:
     """The columns whose share of ones differs most between group i and all other rows.
 
-    With one group only, its commonest columns.
+    With only one group, these are its most frequent columns.
     """
-    cells, ones = tally.cells[i], tally.ones[i]
+    cells, ones = counts.cells[i], counts.ones[i]
     if not cells.any():
         return ()
-    here = ones / np.maximum(cells, 1)
-    rest = everywhere[1] - cells
-    there = (everywhere[0] - ones) / np.maximum(rest, 1)
-    chosen = _largest(np.abs(here - there) if rest.any() else here, MOST_FEATURES)
-    return tuple(Feature(s, names(s), float(here[s]), float(there[s])) for s in chosen)
+    other_cells, other_ones = counts.cells.sum(axis=0) - cells, counts.ones.sum(axis=0) - ones
+    inside, outside = ones / np.maximum(cells, 1), other_ones / np.maximum(other_cells, 1)
+    columns = _largest(np.abs(inside - outside) if other_cells.any() else inside, MAX_FEATURES)
+    return tuple(Feature(s, names(s), float(inside[s]), float(outside[s])) for s in columns)
 
 
-def _largest(values: NDArray[Any], most: int) -> list[int]:
-    """Places of the largest values, largest first, the lowest place among equals."""
-    order: list[int] = np.argsort(-values, kind="stable")[:most].tolist()
+def _largest(values: NDArray[Any], n_values: int) -> list[int]:
+    """Indices of the largest values, largest first, the lowest index among equals."""
+    order: list[int] = np.argsort(-values, kind="stable")[:n_values].tolist()
     return order
 
 
 def pairs_of(
     distances: Ints, shares: Floats, templates: NDArray[np.uint8], names: Names
 ) -> tuple[Pair, ...]:
-    """The pairs that are hardest to tell apart, and what does tell them apart."""
-    i, j = np.triu_indices(len(distances), 1)
+    """The closest pairs of templates, and the columns that separate them best."""
+    first, second = np.triu_indices(len(distances), 1)
     pairs = []
-    for at in np.argsort(distances[i, j], kind="stable")[:MOST_PAIRS].tolist():
-        a, b = int(i[at]), int(j[at])
-        columns = np.flatnonzero(templates[a] != templates[b])
-        best = columns[_largest(np.abs(shares[a] - shares[b])[columns], MOST_FEATURES)]
+    for index in np.argsort(distances[first, second], kind="stable")[:MAX_PAIRS].tolist():
+        i, j = int(first[index]), int(second[index])
+        columns = np.flatnonzero(templates[i] != templates[j])
+        best = columns[_largest(np.abs(shares[i] - shares[j])[columns], MAX_FEATURES)]
         features = (
-            Feature(s, names(s), float(shares[a, s]), float(shares[b, s])) for s in best.tolist()
+            Feature(s, names(s), float(shares[i, s]), float(shares[j, s])) for s in best.tolist()
         )
-        pairs.append(Pair(a, b, len(columns), tuple(features)))
+        pairs.append(Pair(i, j, len(columns), tuple(features)))
     return tuple(pairs)
 
 
 def margins_of(margins: Floats) -> Margins:
+    """A histogram of the margins, and how many rows are clear."""
     tens = margins / math.log(10)
-    top = max(math.ceil(float(np.quantile(tens, 0.99))), 2)
-    bins = np.minimum((tens * (BINS / top)).astype(np.int64), BINS - 1)
+    top = float(max(math.ceil(float(np.quantile(tens, 0.99))), 2))
     return Margins(
-        counts=tuple(np.bincount(bins, minlength=BINS).tolist()),
-        top=float(top),
-        clear=float((margins >= CLEAR).mean()),
+        counts=_histogram(tens, top),
+        top=top,
+        clear=float((margins >= CLEAR_MARGIN).mean()),
         doubtful=float((margins < math.log(3)).mean()),
         median=float(np.median(margins)),
     )
 
 
+def _histogram(values: Floats, top: float) -> tuple[int, ...]:
+    """Counts in bins of equal width from 0 to `top`; larger values belong to the last bin."""
+    bins = np.minimum((values * (N_BINS / top)).astype(np.int64), N_BINS - 1)
+    return tuple(np.bincount(bins, minlength=N_BINS).tolist())
+
+
 def outliers_of(
-    model: FittedTemplates, rows: Rows, found: Ints, margins: Floats, noise: Floats,
+    templates: NDArray[np.uint8], rows: Rows, values: RowValues, noise: Floats,
     ids: Sequence[Any] | None,
 ) -> tuple[Outlier, ...]:  # fmt: skip
-    """The rows with the lowest log-likelihood, a known cell where some are missing."""
-    n, T = rows.shape[1], model.templates_
-    likelihoods = np.asarray(predict.log_likelihoods(rows, model._mixture))
-    ranked = likelihoods
-    if rows.layout.missing:
-        counts = rows.map_rows(partial(_known_cells, n=n), block_cells=1)
-        ranked = likelihoods / np.maximum(counts, 1)
-    worst = np.array(_largest(-ranked, MOST_OUTLIERS), dtype=np.int64)
-    words = rows.chosen(worst).map_rows(lambda words: words, block_cells=1)
-    bits = unpack(words[:, : words_for(n)], n)
-    known = np.ones_like(bits)
-    if rows.layout.missing:
-        known = unpack(words[:, words_for(n) : 2 * words_for(n)], n)
-    stretched = np.broadcast_to(noise, T.shape)
-    return tuple(
-        Outlier(
-            row=row,
-            name="" if ids is None else text(ids[row]),
-            group=int(found[row]),
-            flips=int(((bits[at] != T[found[row]]) & (known[at] == 1)).sum()),
-            expected=float(stretched[found[row]] @ known[at]),
-            known=int(known[at].sum()),
-            margin=float(margins[row]),
-            log_likelihood=float(likelihoods[row]),
-            bits=bits[at],
+    """The rows with the lowest log-likelihood; if cells are missing, the lowest per known cell."""
+    n, layout = rows.shape[1], rows.layout
+    ranked = values.log_likelihoods
+    if layout.missing:
+        ranked = ranked / np.maximum(values.n_known, 1)
+    worst = np.array(_largest(-ranked, MAX_OUTLIERS), dtype=np.int64)
+    words = rows.subset(worst).map_rows(lambda words: words, block_cells=1)
+    bits, known_words = unpack(layout.bits(words), n), layout.known(words)
+    known = np.ones_like(bits) if known_words is None else unpack(known_words, n)
+    levels = np.broadcast_to(noise, templates.shape)
+    outliers = []
+    for index, row in enumerate(worst.tolist()):
+        group = int(values.groups[row])
+        flipped = (bits[index] != templates[group]) & (known[index] == 1)
+        outliers.append(
+            Outlier(
+                row=row,
+                name="" if ids is None else printable(ids[row]),
+                group=group,
+                flips=int(flipped.sum()),
+                expected=float(levels[group] @ known[index]),
+                known=int(known[index].sum()),
+                margin=float(values.margins[row]),
+                log_likelihood=float(values.log_likelihoods[row]),
+                bits=bits[index],
+            )
         )
-        for at, row in enumerate(worst.tolist())
-    )
+    return tuple(outliers)
 
 
-def _known_cells(words: Words, *, n: int) -> Ints:
-    half = words_for(n)
-    counts: Ints = np.bitwise_count(words[:, half : 2 * half]).sum(axis=1, dtype=np.int64)
-    return counts
+def noise_of(counts: Tally, templates: NDArray[np.uint8], noise: Floats, names: Names) -> Noise:
+    """The flips of each column over all rows, tested against the model by the binomial law.
 
-
-def noise_of(tally: Tally, templates: NDArray[np.uint8], noise: Floats, names: Names) -> Noise:
-    """Each column's flips over all rows against the model, by the binomial law.
-
-    Rows of several groups flip with several probabilities. Their sum has lighter tails than the
-    binomial of the same mean (Hoeffding 1956), so the test only errs towards silence.
+    Rows of different groups flip with different probabilities. Their sum has lighter tails than the
+    binomial with the same mean (Hoeffding 1956), so the test can only flag too few columns.
     """
-    flips, cells = tally.flips(templates), tally.cells
-    known, seen, mean = cells.sum(axis=0), flips.sum(axis=0), (cells * noise).sum(axis=0)
-    n, each = len(known), np.maximum(known, 1)
-    more = stats.binom.sf(seen - 1, known, mean / each)
-    less = stats.binom.cdf(seen, known, mean / each)
-    more, less = (np.where(known > 0, np.minimum(p * n, 1.0), 1.0) for p in (more, less))
-    shares = flips / np.maximum(cells, 1)
-    rates = seen / each
-    spread = np.sqrt(np.maximum(mean * (1 - mean / each), 1e-9))
-    flagged = int((more < FLAG).sum())
-    worst = _largest((seen - mean) / spread, min(max(flagged, FEW_COLUMNS), MOST_COLUMNS))
-    top = max(float(np.quantile(rates, 0.999)), 2 * float(mean.sum() / max(1, known.sum())), 1e-6)
-    bins = np.minimum((rates * (BINS / top)).astype(np.int64), BINS - 1)
-    total = max(1, int(known.sum()))
+    flips, cells = _flips(counts, templates), counts.cells
+    n_known, n_flips, mean = cells.sum(axis=0), flips.sum(axis=0), (cells * noise).sum(axis=0)
+    n, n_cells, total = len(n_known), np.maximum(n_known, 1), max(1, int(n_known.sum()))
+    above = stats.binom.sf(n_flips - 1, n_known, mean / n_cells)
+    below = stats.binom.cdf(n_flips, n_known, mean / n_cells)
+    above, below = (np.where(n_known > 0, np.minimum(p * n, 1.0), 1.0) for p in (above, below))
+    n_flagged = int((above < FLAG_LEVEL).sum())
+    deviation = np.sqrt(np.maximum(mean * (1 - mean / n_cells), 1e-9))
+    listed = _largest((n_flips - mean) / deviation, min(max(n_flagged, MIN_COLUMNS), MAX_COLUMNS))
+    rates, group_rates = n_flips / n_cells, flips / np.maximum(cells, 1)
+    expected = float(mean.sum()) / total
+    top = max(float(np.quantile(rates, 0.999)), 2 * expected, 1e-6)
     return Noise(
-        observed=int(seen.sum()) / total,
-        expected=float(mean.sum()) / total,
+        observed=int(n_flips.sum()) / total,
+        expected=expected,
         columns=tuple(
             Column(
                 column=s,
                 name=names(s),
                 observed=float(rates[s]),
-                expected=float(mean[s] / each[s]),
-                p_value=float(more[s]),
-                worst_group=(i := int(shares[:, s].argmax())),
-                worst=float(shares[i, s]),
+                expected=float(mean[s] / n_cells[s]),
+                p_value=float(above[s]),
+                worst_group=int(group_rates[:, s].argmax()),
+                worst_share=float(group_rates[:, s].max()),
             )
-            for s in worst
-            if known[s]
+            for s in listed
+            if n_known[s]
         ),
-        flagged=flagged,
-        calmer=int((less < FLAG).sum()),
-        counts=tuple(np.bincount(bins, minlength=BINS).tolist()),
+        n_flagged=n_flagged,
+        n_below=int((below < FLAG_LEVEL).sum()),
+        counts=_histogram(rates, top),
         top=top,
     )
 
 
-def classes_of(labels: Sequence[Any] | None, found: Ints, k: int) -> Classes | None:
-    """How the labels fall into the groups; rare ones are put together."""
-    if labels is None:
-        return None
-    shown = {word: text(word) for word in set(map(str, labels))}
-    words = [shown[str(label)] for label in labels]
-    common = [name for name, _ in Counter(sorted(words)).most_common()]
-    kept = sorted(common if len(common) <= MOST_CLASSES else common[: MOST_CLASSES - 1])
-    names = (*kept, *(["all others"] if len(kept) < len(common) else []))
-    place = {name: i for i, name in enumerate(kept)}
-    counts = np.zeros((k, len(names)), dtype=np.int64)
-    columns = np.array([place.get(word, len(kept)) for word in words])
-    np.add.at(counts, (found, columns), 1)
-    purity = conditional_purity(words, found)
-    return Classes(names, tuple(map(tuple, counts.tolist())), float(purity))
-
-
-def certified(
-    model: FittedTemplates, rows: Rows, given: FitCertificate | bool | None, alpha: float
-) -> tuple[FitCertificate | None, str]:
-    """The certificate, or the reason why there is none."""
-    if isinstance(given, FitCertificate):
-        return given, ""
-    if given is False:
-        return None, "It was not asked for."
-    noise_model = getattr(model, "noise_model", "shared")
-    if noise_model != "shared":
-        return None, (
-            "A certificate speaks of one noise level for every cell. This fit has "
-            f"noise_model={noise_model!r}, so there is nothing it could certify."
-        )
-    if rows.layout.missing:
-        return None, "A certificate asks for complete rows. Some cells of these are missing."
-    try:
-        return certify_fit(rows, model.templates_, alpha), ""
-    except InputError as error:
-        return None, f"It could not be made: {error}."
+def classes_of(labels: Sequence[Any], groups: Ints, k: int) -> Classes:
+    """Rows per group and class; rare classes are counted together."""
+    names = {label: printable(label) for label in set(map(str, labels))}
+    classes = [names[str(label)] for label in labels]
+    by_size = [name for name, _ in Counter(sorted(classes)).most_common()]
+    listed = sorted(by_size if len(by_size) <= MAX_CLASSES else by_size[: MAX_CLASSES - 1])
+    column = {name: i for i, name in enumerate(listed)}
+    others = [] if len(listed) == len(by_size) else ["all others"]
+    counts = np.zeros((k, len(listed) + len(others)), dtype=np.int64)
+    columns = np.array([column.get(name, len(listed)) for name in classes])
+    np.add.at(counts, (groups, columns), 1)
+    purity = float(conditional_purity(classes, groups))
+    return Classes((*listed, *others), tuple(map(tuple, counts.tolist())), purity)

@@ -2,7 +2,7 @@
 (() => {
   const root = document.documentElement;
 
-  // Theme: the system's until the button is pressed; remembered where the browser lets us.
+  // Theme: that of the system until the button is pressed; remembered if the browser allows it.
   const button = document.getElementById("theme");
   const system = window.matchMedia("(prefers-color-scheme: dark)");
   const stored = () => { try { return localStorage.getItem("bitmix-theme"); } catch { return null; } };
@@ -18,7 +18,7 @@
   system.addEventListener("change", label);
   label();
 
-  // Tables sort by a heading: first up, then down. Equal rows keep their order.
+  // A click on a heading sorts a table, first ascending, then descending. Equal rows keep their order.
   const key = (row, at) => {
     const cell = row.cells[at];
     return cell.dataset.value === undefined ? cell.textContent.trim() : Number(cell.dataset.value);
@@ -38,7 +38,7 @@
     }));
   }
 
-  // Details of a mark: beside the pointer, or by arrow keys once its drawing has the focus.
+  // Details of a mark are shown at the pointer, or with the arrow keys if its chart has the focus.
   const tip = document.getElementById("tip");
   let shown = null, byKey = false;
   const hide = () => { shown?.classList.remove("active"); shown = null; byKey = false; tip.hidden = true; };
@@ -61,7 +61,7 @@
     for (const mark of marks) {
       const title = mark.querySelector("title");
       mark.dataset.tip = title.textContent;
-      title.remove(); // or the browser would show a second one
+      title.remove(); // otherwise the browser shows a second tooltip
     }
     svg.addEventListener("pointermove", (event) => {
       const mark = event.target.closest(".mark");
@@ -81,7 +81,7 @@
   }
   addEventListener("scroll", () => { if (byKey) centre(shown); else hide(); }, { passive: true });
 
-  // Paper cannot be unfolded.
+  // Printed pages show all details.
   addEventListener("beforeprint", () => {
     for (const folded of document.querySelectorAll("details")) folded.open = true;
   });

@@ -1,9 +1,10 @@
-"""From facts to one page: drawings, words for numbers, and the template that holds them."""
+"""The page of a report: numbers as text, charts, and the template that holds them."""
 
 import base64
 import hashlib
 import math
 import platform
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata, resources
 from typing import Any
@@ -11,73 +12,36 @@ from typing import Any
 import numpy as np
 
 from bitmix import __version__
-from bitmix.extras import need
-from bitmix.fitted import FittedTemplates
+from bitmix.estimators.base import FittedTemplates
+from bitmix.estimators.select import Selection
 from bitmix.report import svg
-from bitmix.report.facts import CLEAR, FLAG, MOST_GROUPS, Facts, text
+from bitmix.report.facts import CLEAR_MARGIN, FLAG_LEVEL, MAX_GROUPS, Facts, printable
 from bitmix.report.pictures import Picture, painter
 from bitmix.report.svg import Drawing, Tick
-from bitmix.select import Candidate, Selection
+from bitmix.support.extras import need
 
-MOST_IN_MATRIX = 30
-MOST_IN_STRIP = 12
-MOST_PICTURE_BITS = 16_000_000
-"""Of all pictures together; with more columns than that allows, fewer groups are drawn."""
-MOST_TENS = 30
-"""Odds beyond this power of ten are not told apart in words."""
-_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+MAX_MATRIX_GROUPS = 30
+MAX_STRIP_GROUPS = 12
+MAX_PICTURE_BITS = 16_000_000
+"""Bits of all pictures together; if the columns are too many for that, fewer groups are drawn."""
+MAX_POWER = 30
+"""Odds beyond this power of ten are not told apart."""
+MAX_VALUE_LENGTH = 60
 CRITERIA = {
-    "mdl": "nats to write the rows down",
-    "icl": "nats, overlap counted",
+    "mdl": "nats needed to write the rows down",
+    "icl": "nats needed to write the rows down, with a penalty for overlap",
     "bic": "BIC",
     "aic": "AIC",
-    "stability": "disagreement of two halves",
+    "stability": "disagreement between fits of two halves of the rows",
 }
-SHORTFALLS = {
-    "noise": "the noise could not be bounded",
-    "partition": "the groups are too close to prove them apart",
-    "templates": "not every bit is settled by its votes",
-    "distinct rows": "too many rows are copies of each other",
-}
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def render(
     facts: Facts, model: FittedTemplates, *, selection: Selection | None, geometry: Any,
     title: str | None, source: str | None,
 ) -> str:  # fmt: skip
-    """The whole page as text."""
-    style, script = _asset("style.css"), _asset("page.js")
-    origin = None if source is None else text(source)
-    return str(
-        _template().render(
-            facts=facts,
-            model=model,
-            kind=type(model).__name__,
-            title=text(title) if title is not None else _title(facts, origin),
-            source=origin,
-            style=Drawing(style),
-            script=Drawing(script),
-            policy=_policy(style, script),
-            certain=_certain(facts),
-            starts=starts(model),
-            pictures=_pictures(facts, geometry),
-            charts=_charts(facts, selection),
-            selection=selection,
-            criterion=CRITERIA[selection.criterion] if selection else "",
-            noise_words=_noise_words(model),
-            settings=settings(model),
-            versions=versions(),
-            snippet=snippet(model, facts, origin),
-            clear_odds=odds(CLEAR),
-            flag=FLAG,
-            most_groups=MOST_GROUPS,
-            most_in_strip=MOST_IN_STRIP,
-            most_in_matrix=MOST_IN_MATRIX,
-        )
-    )
-
-
-def _template() -> Any:
+    """The page as HTML."""
     need("jinja2")
     import jinja2
 
@@ -85,37 +49,59 @@ def _template() -> Any:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters.update(
-        percent=percent, count=count, odds=odds, chance=chance, bar=svg.bar, plural=plural
+        percent=percent, count=count, odds=odds, probability=probability, bar=svg.bar, plural=plural
     )
-    return environment.from_string(_asset("page.html.j2"))
+    style, script = asset("style.css"), asset("page.js")
+    source = None if source is None else printable(source)
+    if title is None:
+        place = source or f"{count(facts.rows)} {plural(facts.rows, 'row')}"
+        title = f"{facts.k} {plural(facts.k, 'group')} in {place}"
+    return environment.from_string(asset("page.html.j2")).render(
+        facts=facts,
+        model=model,
+        estimator=type(model).__name__,
+        title=printable(title),
+        source=source,
+        style=Drawing(style),
+        script=Drawing(script),
+        policy=_security_policy(style, script),
+        pictures=_pictures(facts, geometry),
+        charts=_charts(facts, selection),
+        selection=selection,
+        criterion=CRITERIA[selection.criterion] if selection else "",
+        settings=settings(model),
+        versions=versions(),
+        snippet=snippet(model, facts, source),
+        clear_odds=round(math.exp(CLEAR_MARGIN)),
+        flag_level=FLAG_LEVEL,
+        max_groups=MAX_GROUPS,
+        max_strip_groups=MAX_STRIP_GROUPS,
+        max_matrix_groups=MAX_MATRIX_GROUPS,
+    )
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """The text of a file beside this module."""
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _policy(style: str, script: str) -> str:
-    """Nothing from outside, and of what is inside only these two texts: known by their hashes."""
-    a, b = (
-        base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()
-        for part in (style, script)
+def _security_policy(style: str, script: str) -> str:
+    """Forbid everything from outside, and inside all styles and scripts but these two."""
+    style_hash, script_hash = (
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (style, script)
     )
     return (
-        f"default-src 'none'; style-src 'sha256-{a}'; script-src 'sha256-{b}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src 'sha256-{style_hash}'; script-src 'sha256-{script_hash}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
 
 
-def _title(facts: Facts, source: str | None) -> str:
-    where = source or f"{count(facts.rows)} {plural(facts.rows, 'row')}"
-    return f"{facts.k} {plural(facts.k, 'group')} in {where}"
-
-
-# Numbers as words
+# Numbers as text
 
 
 def percent(share: float) -> str:
-    """A share in per cent; never 0% or 100% unless it is exactly that."""
+    """A share in per cent; 0% and 100% only if it is exactly that."""
     if share in (0, 1):
         return f"{share:.0%}"
     if share < 0.001:
@@ -126,26 +112,29 @@ def percent(share: float) -> str:
 
 
 def count(value: float) -> str:
-    """With thousands parted; below ten a decimal where there is one."""
+    """A number with separators of thousands; below ten with one decimal if it is not whole."""
     if value != int(value) and value < 10:
         return f"{value:.1f}"
     return f"{round(value):,}"
 
 
 def odds(margin: float) -> str:
-    """A margin in nats as odds."""
+    """Odds from a margin in nats."""
     if math.isinf(margin):
-        return "no rival"
-    if margin < math.log(10):
-        return f"{math.exp(margin):.2g} to 1"
-    if margin < math.log(1e6):
-        return f"{float(f'{math.exp(margin):.2g}'):,.0f} to 1"
-    tens = round(margin / math.log(10))
-    return f"{_power(tens)} to 1" if tens <= MOST_TENS else f"over {_power(MOST_TENS)} to 1"
+        return "only one group"
+    power = margin / math.log(10)
+    return f"over {_power_of_ten(MAX_POWER)} : 1" if power > MAX_POWER else _odds_from_power(power)
 
 
-def chance(p: float) -> str:
-    """A small probability."""
+def _odds_from_power(power: float) -> str:
+    """Odds of 10^power to 1."""
+    if power < 6:
+        return f"{float(f'{10**power:.2g}'):,.6g} : 1"
+    return f"{_power_of_ten(round(power))} : 1"
+
+
+def probability(p: float) -> str:
+    """A probability that may be very small."""
     if p >= 1:
         return "1"
     if p < 1e-300:
@@ -153,118 +142,61 @@ def chance(p: float) -> str:
     if p >= 1e-3:
         return f"{p:.2g}"
     digit, exponent = f"{p:.0e}".split("e-")
-    return f"{digit} × 10⁻{_raised(int(exponent))}"
+    return f"{digit} × 10⁻{_superscript(int(exponent))}"
 
 
 def plural(number: int, word: str) -> str:
     return word if number == 1 else f"{word}s"
 
 
-def _power(exponent: int) -> str:
-    return f"10{_raised(exponent)}"
+def _power_of_ten(exponent: int) -> str:
+    return f"10{_superscript(exponent)}"
 
 
-def _raised(exponent: int) -> str:
-    return str(exponent).translate(_SUPERSCRIPTS)
+def _superscript(number: int) -> str:
+    return str(number).translate(_SUPERSCRIPTS)
 
 
-# Words about the fit
-
-
-@dataclass(frozen=True)
-class Line:
-    """A sentence with a sign before it: yes, no or so-so."""
-
-    sign: str
-    words: str
-
-
-def _certain(facts: Facts) -> Line:
-    certificate = facts.certificate
-    if certificate is None:
-        return Line("so", f"No certificate. {facts.no_certificate}")
-    if certificate.issued:
-        return Line(
-            "yes",
-            "Certified: the chance that this certificate is issued and a template is wrong "
-            f"is at most {100 * certificate.alpha:g}%.",
-        )
-    failed = [SHORTFALLS.get(part.name, part.name) for part in certificate.parts if not part.holds]
-    return Line(
-        "no",
-        f"Not certified: {', and '.join(failed)}. That does not mean that the templates are wrong.",
-    )
-
-
-def starts(model: FittedTemplates) -> Line:
-    """How many starts agreed, as far as the estimator keeps it."""
-    if hasattr(model, "n_agreeing_"):
-        agreed, made = int(model.n_agreeing_), int(model.n_starts_)
-        if made == 1:
-            return Line("so", "There was one start only, so nothing to agree with.")
-        if agreed == 1:
-            words = f"No other of {made} starts ended with exactly these templates."
-            return Line("so", f"{words} Another seed may find slightly different ones.")
-        words = f"{agreed} of {made} starts ended with these very templates."
-        return Line("yes" if 2 * agreed >= made else "so", words)
-    made = int(model.get_params().get("n_init", 1))
-    if made > 1:
-        words = f"These are the likeliest of {made} starts. How many agreed is not recorded."
-        return Line("so", words)
-    return Line("so", "There was one start only, so nothing to agree with.")
-
-
-def _noise_words(model: FittedTemplates) -> str:
-    """What the model says of noise."""
-    kinds = {
-        "shared": "The model has one noise level for every cell.",
-        "component": "The model has a noise level for each group.",
-        "feature": "The model has a noise level for each column, fitted to it. "
-        "So columns can hardly stand out here; groups can.",
-        "cell": "The model has a noise level for each cell of each template, fitted to it. "
-        "So observed and expected agree nearly by construction.",
-    }
-    if hasattr(model, "noise_model"):
-        return kinds[model.noise_model]
-    return (
-        f"The noise level the steps used, {float(model.noise_):.3g}, is read off the closest pair "
-        "of seeds and lies low by design, unless it was given. "
-        "So the columns are set against the share of flips over all rows."
-    )
+# How to reproduce the fit
 
 
 def settings(model: FittedTemplates) -> list[tuple[str, str]]:
-    """Every parameter, then what the fit kept of itself."""
-    params = [(name, _shown(value)) for name, value in sorted(model.get_params().items())]
-    kept = ("seed_", "n_seeds_", "round_one_rows_", "n_iter_", "converged_", "n_starts_")
-    return params + [(name, _shown(getattr(model, name))) for name in kept if hasattr(model, name)]
+    """Every parameter of the estimator, and the fitted numbers that belong to the search."""
+    rows = [(name, _short_repr(value)) for name, value in sorted(model.get_params().items())]
+    fitted = ("seed_", "n_seeds_", "n_rows_searched_", "n_iter_", "converged_", "n_starts_")
+    return rows + [
+        (name, _short_repr(getattr(model, name))) for name in fitted if hasattr(model, name)
+    ]
 
 
-def _shown(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 60 and "\n" not in shown else f"{type(value).__name__} …"
+def _short_repr(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= MAX_VALUE_LENGTH and "\n" not in text else type(value).__name__
 
 
 def versions() -> list[tuple[str, str]]:
-    found = [("bitmix", __version__), ("Python", platform.python_version())]
+    """The versions of bitmix, Python and the libraries that a fit uses."""
+    rows = [("bitmix", __version__), ("Python", platform.python_version())]
     for name in ("numpy", "scipy", "scikit-learn", "numba"):
         try:
-            found.append((name, metadata.version(name)))
+            rows.append((name, metadata.version(name)))
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return rows
 
 
 def snippet(model: FittedTemplates, facts: Facts, source: str | None) -> str:
-    """Python that fits the same model to the same rows."""
-    usual = type(model)().get_params()
-    given = {
-        name: value
-        for name, value in model.get_params().items()
-        if name not in ("n_components", "random_state") and _shown(value) != _shown(usual[name])
+    """Python code that fits the same model to the same rows."""
+    defaults = type(model)().get_params()
+    arguments = {
+        "n_components": str(facts.k),
+        **{
+            name: _short_repr(value)
+            for name, value in model.get_params().items()
+            if name != "n_components" and _short_repr(value) != _short_repr(defaults[name])
+        },
+        "random_state": str(model.seed_),
     }
-    arguments = [f"n_components={facts.k}", *(f"{k}={_shown(v)}" for k, v in given.items())]
-    arguments.append(f"random_state={model.seed_}")
     rows = f"{facts.rows:,} rows × {facts.columns:,} columns"
     kind = type(model).__name__
     return "\n".join(
@@ -273,19 +205,19 @@ def snippet(model: FittedTemplates, facts: Facts, source: str | None) -> str:
             f"from bitmix import {kind}, report",
             "",
             f"model = {kind}(",
-            *(f"    {argument}," for argument in arguments),
+            *(f"    {name}={value}," for name, value in arguments.items()),
             ").fit(X)",
             'report.write(model, X, "report.html")',
         ]
     )
 
 
-# Drawings
+# Pictures and charts
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """Groups and outliers as pictures; none where columns have names and no place."""
+    """Pictures of groups and outliers; none if columns have names but no geometry."""
 
     groups: tuple[Picture, ...] = ()
     outliers: tuple[Picture, ...] = ()
@@ -294,98 +226,70 @@ class Pictures:
 def _pictures(facts: Facts, geometry: Any) -> Pictures:
     if geometry is None and facts.named:
         return Pictures()
-    n, odd = facts.columns, len(facts.outliers)
-    drawn = min(facts.k, MOST_GROUPS, max(4, MOST_PICTURE_BITS // n))
-    paint = painter(n, drawn + odd, geometry)
-    groups = tuple(paint(facts.shares[i], True) for i in range(drawn))
-    if drawn < min(facts.k, MOST_GROUPS):
+    n = facts.columns
+    n_groups = min(facts.k, MAX_GROUPS)
+    n_drawn = min(n_groups, max(4, MAX_PICTURE_BITS // n))
+    paint = painter(n, n_drawn + len(facts.outliers), geometry)
+    groups = tuple(paint(facts.shares[i], True) for i in range(n_drawn))
+    if n_drawn < n_groups:
         return Pictures(groups)
     return Pictures(groups, tuple(paint(o.bits.astype(np.float64), False) for o in facts.outliers))
 
 
 def _charts(facts: Facts, selection: Selection | None) -> dict[str, Drawing]:
-    charts = {"noise": _noise_chart(facts)}
-    if facts.margins is not None:
-        charts["margins"] = _margins_chart(facts)
-        charts["distances"] = _distances_chart(facts)
+    noise, margins = facts.noise, facts.margins
+    charts = {
+        "noise": _histogram(
+            noise.counts, noise.top, svg.nice_step(noise.top, 5), "column",
+            lambda share: f"{100 * share:.3g}%",
+            Tick(noise.expected / noise.top, f"model {percent(noise.expected)}"),
+            "Histogram of columns by the share of rows that differ from their template. "
+            f"The model expects {percent(noise.expected)} on average.",
+            across="share of rows that differ from their template",
+        )
+    }  # fmt: skip
+    if margins is not None:
+        charts["margins"] = _histogram(
+            margins.counts, margins.top, max(1, round(svg.nice_step(margins.top, 5))), "row",
+            _odds_from_power,
+            Tick(CLEAR_MARGIN / math.log(10) / margins.top, "20 : 1"),
+            "Histogram of rows by the odds of the best group against the second best. "
+            f"{percent(margins.clear)} of rows have odds of 20 to 1 or more.",
+            across="odds of the best group against the second best",
+        )  # fmt: skip
     if selection is not None:
         charts["selection"] = _selection_chart(selection)
     return charts
 
 
-def _margins_chart(facts: Facts) -> Drawing:
-    found = facts.margins
-    assert found is not None
-    step = found.top / len(found.counts)
-    edges = [_odds_at(step * i) for i in range(len(found.counts) + 1)]
+def _histogram(
+    counts: Sequence[int], top: float, stride: float, unit: str, label: Callable[[float], str],
+    marker: Tick, description: str, *, across: str,
+) -> Drawing:  # fmt: skip
+    """A histogram of bins from 0 to `top`; `label` writes a value, `stride` is between ticks."""
+    width = top / len(counts)
     tips = [
-        f"{count(rows)} {plural(rows, 'row')} with odds of {edges[i]} "
-        + ("or more" if i == len(found.counts) - 1 else f"up to {edges[i + 1]}")
-        for i, rows in enumerate(found.counts)
+        f"{count(number)} {plural(number, unit)}: {label(width * i)} to {label(width * (i + 1))}"
+        for i, number in enumerate(counts)
     ]
-    stride = max(1, round(svg.nice_step(found.top, 5)))
-    ticks = [Tick(d / found.top, _odds_at(d)) for d in range(0, int(found.top) + 1, stride)]
+    last = len(counts) - 1
+    tips[-1] = f"{count(counts[-1])} {plural(counts[-1], unit)}: {label(width * last)} or more"
+    ticks = [Tick(i * stride / top, label(i * stride)) for i in range(math.floor(top / stride) + 1)]
     return svg.histogram(
-        found.counts, tips, ticks,
-        f"Histogram of the odds of the best group against the second best. "
-        f"{percent(found.clear)} of rows have odds of 20 to 1 or more.",
-        across="odds, best group against second best", up="rows",
-        markers=[Tick(math.log10(20) / found.top, "20 : 1")],
-    )  # fmt: skip
-
-
-def _odds_at(tens: float) -> str:
-    """Odds of 10^tens to 1, for an axis."""
-    if tens < 4:
-        return f"{float(f'{10**tens:.2g}'):,.6g} : 1"
-    return f"{_power(round(tens))} : 1"
-
-
-def _noise_chart(facts: Facts) -> Drawing:
-    noise = facts.noise
-    step = noise.top / len(noise.counts)
-    tips = [
-        f"{count(columns)} {plural(columns, 'column')} flip in {100 * step * i:.3g}% "
-        + ("of rows or more" if i == len(noise.counts) - 1 else f"to {100 * step * (i + 1):.3g}%")
-        for i, columns in enumerate(noise.counts)
-    ]
-    stride = svg.nice_step(noise.top, 5)
-    ticks = [
-        Tick(i * stride / noise.top, f"{100 * i * stride:.3g}%")
-        for i in range(math.floor(noise.top / stride) + 1)
-    ]
-    return svg.histogram(
-        noise.counts, tips, ticks,
-        f"Histogram of columns by the share of rows that differ from their template there. "
-        f"The model expects {percent(noise.expected)} on average.",
-        across="share of rows that differ from their template", up="columns",
-        markers=[Tick(noise.expected / noise.top, f"model {percent(noise.expected)}")],
-    )  # fmt: skip
-
-
-def _distances_chart(facts: Facts) -> Drawing:
-    k = min(facts.k, MOST_IN_MATRIX)
-    values = facts.distances[:k, :k].tolist()
-    tips = [
-        [f"groups {i} and {j} differ in {count(values[i][j])} columns" for j in range(k)]
-        for i in range(k)
-    ]
-    words = "For each two groups, in how many columns their templates differ"
-    return svg.matrix(values, tips, words)
+        counts, tips, ticks, description, across=across, up=f"{unit}s", marker=marker
+    )
 
 
 def _selection_chart(selection: Selection) -> Drawing:
-    found = [each for each in selection.candidates if math.isfinite(_value(selection, each))]
-    values = [_value(selection, each) for each in found]
+    values = {
+        candidate.n_components: float(getattr(candidate, selection.criterion))
+        for candidate in selection.candidates
+    }
+    finite = {k: value for k, value in values.items() if math.isfinite(value)}
     return svg.curve(
-        [each.n_components for each in found], values,
-        [f"{each.n_components} {plural(each.n_components, 'group')}: {value:,.6g}"
-         for each, value in zip(found, values, strict=True)],
+        list(finite), list(finite.values()),
+        [f"{k} {plural(k, 'group')}: {value:,.6g}" for k, value in finite.items()],
         selection.n_components,
-        f"{selection.criterion} by number of groups, least at {selection.n_components}",
+        f"{selection.criterion} by number of groups, chosen: {selection.n_components}",
         across="number of groups", up=f"{selection.criterion}, lower is better",
     )  # fmt: skip
-
-
-def _value(selection: Selection, candidate: Candidate) -> float:
-    return float(getattr(candidate, selection.criterion))

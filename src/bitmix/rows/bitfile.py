@@ -1,9 +1,9 @@
 """The packed file: a magic line, a JSON header, then the words, aligned to 64 bytes.
 
-bytes 0-7    b"BITMIX\\r\\n"  (a text-mode transfer breaks it, and we notice)
+bytes 0-7    b"BITMIX\\r\\n"  (a transfer in text mode changes it, which is noticed)
 bytes 8-15   length of the header in bytes, little-endian
 then         JSON: {"format": "bits", "version": 1, "rows": m, "columns": n}, padded with spaces;
-             "names" (of the columns) and "about" (what the source said of itself) may follow
+             "names" (of the columns) and "about" (what the source says about itself) may follow
 then         m × ceil(n/64) little-endian 64-bit words
 """
 
@@ -19,20 +19,20 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bitmix.atomic import atomic_write, naming
 from bitmix.errors import FileFormatError
 from bitmix.kernels.bits import WORD, Words, padding_is_zero, words_for
+from bitmix.support.atomic import atomic_write, naming
 
 MAGIC = b"BITMIX\r\n"
 VERSION = 1
 _START = len(MAGIC) + 8
 _MAX_COUNT = 1 << 48
-_SMALL = 1 << 24
-_AHEAD = 1 << 24  # bytes the system is asked to fetch while a block is worked on
+_CHECKED_BYTES = 1 << 24  # a file of at most this size is read when it is opened, to check it
+_READ_AHEAD = 1 << 24  # bytes the system is asked to fetch while a block is worked on
 
 
 class Writer:
-    """Appends rows to a file whose number of rows is known only at the end."""
+    """Appends rows to a file. The header, which has their number, is written again at the end."""
 
     def __init__(
         self, file: IO[bytes], n_columns: int, names: Sequence[str] | None,
@@ -49,12 +49,12 @@ class Writer:
         self._write_header()
 
     def append(self, words: Words) -> None:
-        """Some more rows."""
+        """Write more rows."""
         self._file.write(np.ascontiguousarray(words, dtype=WORD).data)
         self.rows += len(words)
 
     def finish(self) -> None:
-        """Say how many rows there are."""
+        """Write the number of rows into the header."""
         self._file.seek(0)
         self._write_header()
 
@@ -72,7 +72,7 @@ def writing(
     path: str | os.PathLike[str], n_columns: int, names: Sequence[str] | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> Iterator[Writer]:  # fmt: skip
-    """A `Writer`; the file appears whole when the block ends, or not at all."""
+    """A `Writer`. The file appears when the block ends without an error, or not at all."""
     with atomic_write(path) as file:
         writer = Writer(file, n_columns, names, about)
         yield writer
@@ -80,8 +80,10 @@ def writing(
 
 
 class WordsFile:
-    """The words of a packed file, read when asked for: plain reads, so that memory stays small and
-    a file that shrinks is an error. Opened again where it is unpickled.
+    """The words of a packed file, which are read when they are needed.
+
+    It is not mapped into memory, so that a file that shrinks is an error and not the end of the
+    process. A copy in another process opens the file again.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -94,8 +96,8 @@ class WordsFile:
         self.names: tuple[str, ...] | None = header.get("names")
         self.about: dict[str, Any] = header.get("about", {})
         self.shape = (header["rows"], words_for(self.n_columns))
-        self._of_thread = threading.local()
-        if self.nbytes <= _SMALL:  # of a large file damage is noticed where it is read
+        self._this_thread, self._lock = threading.local(), threading.Lock()
+        if self.nbytes <= _CHECKED_BYTES:  # damage of a larger file is noticed when it is read
             self.read(0, len(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -110,14 +112,17 @@ class WordsFile:
 
     @property
     def stamp(self) -> str:
-        """Changes when the file does."""
+        """A text that changes when the file does."""
         status = os.fstat(self._handle)
         return f"{status.st_size} {status.st_mtime_ns}"
 
     def read(self, start: int, stop: int, *, reuse: bool = False) -> Words:
-        """Rows start … stop; with `reuse` in memory that the next such call of the thread takes."""
+        """The rows start … stop.
+
+        With `reuse`, they are valid until the next such call of the same thread.
+        """
         shape = (stop - start, self.shape[1])
-        return self._fill(start, self._room(shape) if reuse else np.empty(shape, dtype=WORD))
+        return self._fill(start, self._buffer(shape) if reuse else np.empty(shape, dtype=WORD))
 
     def take(self, indices: NDArray[np.intp]) -> Words:
         """The rows with these numbers."""
@@ -129,24 +134,26 @@ class WordsFile:
             self._fill(int(numbers[i]), words[i : i + 1])
         return words
 
-    def _room(self, shape: tuple[int, int]) -> Words:
-        room = getattr(self._of_thread, "room", None)
-        if room is None or len(room) < shape[0]:
-            room = self._of_thread.room = np.empty(shape, dtype=WORD)
-        words: Words = room[: shape[0]]
-        return words
+    def _buffer(self, shape: tuple[int, int]) -> Words:
+        """Memory of this thread for a block."""
+        buffer = getattr(self._this_thread, "buffer", None)
+        if buffer is None or len(buffer) < shape[0]:
+            buffer = self._this_thread.buffer = np.empty(shape, dtype=WORD)
+        return buffer[: shape[0]]
 
     def _fill(self, start: int, words: Words) -> Words:
-        at = self._offset + 8 * start * self.shape[1]
+        """Read the rows from `start` on into `words`."""
+        position = self._offset + 8 * start * self.shape[1]
         octets, done = words.reshape(-1).view(np.uint8), 0
         if len(words) > 1 and hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._handle, at + len(octets), _AHEAD, os.POSIX_FADV_WILLNEED)
+            after = position + len(octets)
+            os.posix_fadvise(self._handle, after, _READ_AHEAD, os.POSIX_FADV_WILLNEED)
         while done < len(octets):
             with naming(self.path):
-                count = os.preadv(self._handle, [octets[done:].data], at + done)
+                count = self._read_into(octets[done:], position + done)
             if count == 0:
                 raise FileFormatError(
-                    f"{self.path} was cut short while it was read, at byte {at + done:,}: "
+                    f"{self.path} was cut short while it was read, at byte {position + done:,}: "
                     "copy or convert it again"
                 )
             done += count
@@ -156,9 +163,19 @@ class WordsFile:
             )
         return words
 
+    def _read_into(self, octets: NDArray[np.uint8], position: int) -> int:
+        """Read bytes of the file from `position` on; how many."""
+        if hasattr(os, "preadv"):
+            return os.preadv(self._handle, [octets.data], position)
+        with self._lock:  # Windows reads only from where the file is
+            os.lseek(self._handle, position, os.SEEK_SET)
+            data = os.read(self._handle, len(octets))
+        octets[: len(data)] = np.frombuffer(data, dtype=np.uint8)
+        return len(data)
+
 
 def _read_header(path: Path, file: IO[bytes]) -> tuple[int, dict[str, Any]]:
-    """Where the words start, and the header, once both and the size of the file are checked."""
+    """The position of the first word, and the header, after both and the file size are checked."""
     start = file.read(_START)
     if start[: len(MAGIC)] != MAGIC:
         raise FileFormatError(

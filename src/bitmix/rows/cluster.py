@@ -1,12 +1,13 @@
-"""Rows on a Dask cluster: the same protocol, and so the same bits.
+"""Rows on a Dask cluster, behind the same protocol and with the same bits.
 
-Workers pack their own blocks and keep them; templates go out to all of them; whole numbers come
-back and are added in a tree. With no cluster about, Dask's threads of this process do the same.
+Workers pack their own blocks and keep them. Templates are sent to all workers; integers come back
+and are added in a tree. Without a cluster, Dask's threads in this process do the same.
 """
 
 import os
+import time
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import cached_property, partial, reduce
 from operator import add
 from typing import Any
 
@@ -17,40 +18,46 @@ from numpy.typing import NDArray
 
 from bitmix.errors import ClusterError, FileFormatError, InputError
 from bitmix.kernels.bits import WORD, Words, words_for
+from bitmix.kernels.events import BASE_ROWS, Events, majority
+from bitmix.kernels.fixed import Ints
 from bitmix.rows.bitfile import WordsFile
-from bitmix.rows.convert import to_words
+from bitmix.rows.convert import spans, to_words
+from bitmix.rows.listed import of_events
 from bitmix.rows.packed import BitMatrix
 from bitmix.rows.protocol import PLAIN, A, Layout
 from bitmix.rows.threads import one_thread
-from bitmix.rows.workers import Workers, short
+from bitmix.rows.workers import Workers
+from bitmix.support.randomness import draw_without_replacement
 
 _FAN_IN = 8
 _BLOCK_BYTES = 1 << 26
-_HASHED_ROWS = 1 << 14
+_ATTEMPTS = 6
 
 
 class ClusterRows:
     """Rows in blocks that workers keep, packed.
 
-    Use `of_array` or `of_file`. Nothing is computed until it is needed; `map_rows` stays lazy.
+    Use `of_array` or `of_file`. Nothing is computed until it is needed, and `map_rows` is lazy.
     """
 
     layout: Layout = PLAIN
     remote = True
-    """A pass has to be sent out: a few rows are better brought here."""
 
     def __init__(
         self, blocks: Sequence[Delayed], lengths: Sequence[int] | None, n_columns: int,
         names: tuple[str, ...] | None,
     ) -> None:  # fmt: skip
-        self._recipe, self._blocks, self._lengths = list(blocks), list(blocks), lengths
-        self._n_columns = n_columns
+        self._lazy_blocks, self._lengths, self._n_columns = list(blocks), lengths, n_columns
         self._workers: Workers | None = None
+        self._persisted: list[Delayed] | None = None
         self.feature_names = names
 
     @classmethod
     def of_array(cls, X: Any, binarize: float | None = None) -> "ClusterRows":
-        """A Dask array or table of 0 and 1, chunked in any way; rows are counted if need be."""
+        """A Dask array or table of 0 and 1, chunked in any way.
+
+        Rows are counted when they are needed, if the sizes of the chunks are not known.
+        """
         names = None
         if hasattr(X, "to_dask_array"):
             names = tuple(map(str, X.columns))
@@ -58,7 +65,7 @@ class ClusterRows:
         if X.ndim != 2:
             raise InputError(f"X must have rows and columns, got a Dask array of {X.ndim} axes")
         if np.isnan(X.shape[1]):
-            raise InputError("X must know how many columns it has: call X.compute_chunk_sizes()")
+            raise InputError("the number of columns of X is not known: X.compute_chunk_sizes()")
         n = int(X.shape[1])
         X = X.rechunk({1: n})
         heights = X.chunks[0]
@@ -82,21 +89,21 @@ class ClusterRows:
         file = WordsFile(path)
         m, words = file.shape
         rows = max(1, (block_bytes or _BLOCK_BYTES) // (8 * words))
-        spans = [(start, min(start + rows, m)) for start in range(0, m, rows)]
         read = delayed(_read, pure=True)
-        blocks = [read(str(file.path), file.stamp, *span) for span in spans]
-        return cls(blocks, [stop - start for start, stop in spans], file.n_columns, file.names)
+        parts = list(spans(m, rows))
+        blocks = [read(str(file.path), file.stamp, *part) for part in parts]
+        return cls(blocks, [stop - start for start, stop in parts], file.n_columns, file.names)
 
     @property
     def shape(self) -> tuple[int, int]:
         if self._lengths is None:
-            self._lengths = self._computed(lambda: list(map(delayed(len), self._blocks)))
+            self._lengths = self._compute(lambda blocks: list(map(delayed(len), blocks)))
             if sum(self._lengths) == 0:
                 raise InputError("Found array with 0 sample(s): at least one row is needed")
         return sum(self._lengths), self._n_columns
 
     def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
-        """The packed rows with these numbers, brought here."""
+        """The packed rows with these numbers, fetched from the workers."""
         numbers = np.asarray(indices, dtype=np.int64)
         m, _ = self.shape
         assert self._lengths is not None
@@ -108,54 +115,79 @@ class ClusterRows:
         out = np.empty((len(numbers), words_for(self._n_columns)), dtype=WORD)
         asked = np.unique(owner)
         get = delayed(_rows_of, pure=False)
-        parts = self._computed(
-            lambda: [get(self._blocks[b], numbers[owner == b] - starts[b]) for b in asked]
+        parts = self._compute(
+            lambda blocks: [get(blocks[b], numbers[owner == b] - starts[b]) for b in asked]
         )
         for b, part in zip(asked, parts, strict=True):
             out[owner == b] = part
         return out
 
-    def chosen(self, indices: NDArray[np.int64]) -> BitMatrix:
-        """Only these rows, in memory."""
-        return BitMatrix(self.take(indices), self._n_columns)
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """The weight of each row: 1."""
+        return np.ones(self.shape[0])
 
-    def fingerprint(self) -> str:
-        """A hash of every row and its number, added up: the same however the rows are cut."""
-        m, n = self.shape
-        assert self._lengths is not None
-        starts = np.cumsum([0, *self._lengths[:-1]]).tolist()
-        hashed = delayed(_hashed, pure=False)
-        parts = self._computed(lambda: list(map(hashed, self._blocks, starts)))
-        return f"{m} {n} {sum(parts) % (1 << 64):016x}"
+    @property
+    def total_weight(self) -> float:
+        """The number of rows."""
+        return float(self.shape[0])
+
+    def repeated(self) -> "ClusterRows":
+        """Each row as often as its weight says: the rows themselves."""
+        return self
+
+    def draw(self, l: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """The numbers of l random rows."""
+        return draw_without_replacement(self.shape[0], l, rng)
+
+    def subset(self, indices: NDArray[np.int64]) -> BitMatrix:
+        """The rows with these numbers, in memory."""
+        return BitMatrix(self.take(indices), self._n_columns)
 
     def map_reduce(
         self, function: Callable[[Words], A], *, block_cells: int = 1, workers: int = 1 << 16
     ) -> A:
         """The sum of `function` over all rows."""
 
-        def one_pass() -> list[Delayed]:
-            # a task like others: where its worker dies it is made again, as scattered data is not
-            everywhere = delayed(function, traverse=False)
+        def one_pass(blocks: Sequence[Delayed]) -> list[Delayed]:
+            # a task of its own, which Dask repeats if its worker dies; scattered data would be lost
+            shared = delayed(function, traverse=False)
             level = [
-                delayed(_folded, pure=False)(block, self._n_columns, everywhere, block_cells)
-                for block in self._blocks
+                delayed(_folded, pure=False)(block, self._n_columns, shared, block_cells)
+                for block in blocks
             ]
             while len(level) > 1:
                 groups = [level[i : i + _FAN_IN] for i in range(0, len(level), _FAN_IN)]
                 level = [delayed(_added, pure=False)(group) for group in groups]
             return level
 
-        total: A | None = self._computed(one_pass)[0]
+        total: A | None = self._compute(one_pass)[0]
         if total is None:
             raise InputError("Found array with 0 sample(s): at least one row is needed")
         return total
 
+    @cached_property
+    def base(self) -> NDArray[np.bool_]:
+        """Which columns are mostly 1 in the first rows."""
+        return majority(self.take(np.arange(min(self.shape[0], BASE_ROWS))), self._n_columns)
+
+    def listed(self) -> None:
+        """None: the workers list the events of their blocks in each pass."""
+
+    def map_events(
+        self, function: Callable[[Events, Ints | None], A], *, block_cells: int, workers: int
+    ) -> A:
+        """The sum of `function` over blocks of rows, given their events and their weights."""
+        of_words = partial(of_events, function=function, base=self.base, n_columns=self._n_columns)
+        return self.map_reduce(of_words, block_cells=block_cells, workers=workers)
+
     def map_rows(
         self, function: Callable[[Words], NDArray[Any]], *, block_cells: int = 1
     ) -> NDArray[Any]:
-        """What `function` gives for each row, as a Dask array: nothing is computed yet."""
+        """The results of `function` for each row, as a Dask array that is not computed yet."""
         example = function(np.zeros((1, words_for(self._n_columns)), dtype=WORD))
-        lengths = [np.nan] * len(self._blocks) if self._lengths is None else self._lengths
+        blocks = self._persisted or self._lazy_blocks
+        lengths = [np.nan] * len(blocks) if self._lengths is None else self._lengths
         apply = delayed(_mapped, pure=False)
         parts = [
             da.from_delayed(
@@ -163,50 +195,36 @@ class ClusterRows:
                 shape=(length, *example.shape[1:]),
                 dtype=example.dtype,
             )
-            for block, length in zip(self._blocks, lengths, strict=True)
+            for block, length in zip(blocks, lengths, strict=True)
         ]
         lazy: NDArray[Any] = da.concatenate(parts, allow_unknown_chunksizes=True)
         return lazy
 
-    @property
-    def _at_hand(self) -> Workers:
-        """Who packs the blocks and keeps them, from the first time on that they are needed."""
+    def _compute(self, make_tasks: Callable[[Sequence[Delayed]], list[Delayed]]) -> Sequence[Any]:
+        """The results of tasks on the persisted blocks; all is made again if workers are lost."""
         if self._workers is None:
-            workers = Workers()
-            self._blocks = workers.keep(self._recipe)
-            self._workers = workers
-        return self._workers
-
-    def _keep_again(self) -> None:
-        """What is still held is not computed again: it has the same name."""
-        self._blocks = self._at_hand.keep(self._recipe)
-
-    def _computed(self, tasks: Callable[[], list[Delayed]]) -> Sequence[Any]:
-        """What comes of tasks on the blocks; they are made anew where workers were lost."""
-        try:
-            workers = self._at_hand
-            return workers.surely(lambda: workers.compute(tasks()), lost=self._keep_again)
-        except (InputError, FileFormatError, ClusterError):
-            raise
-        except Exception as error:
-            number = None if self._workers is None else self._workers.failed(self._blocks)
-            which = "a block" if number is None else f"block {number}"
-            raise InputError(f"{which} of X could not be computed: {short(error)}") from error
-
-
-def _hashed(words: Words, start: int) -> int:
-    """Σ over rows of a hash of the row and its number, modulo 2^64."""
-    total = 0
-    for first in range(0, len(words), _HASHED_ROWS):
-        some = words[first : first + _HASHED_ROWS]
-        mixed = np.arange(start + first, start + first + len(some), dtype=np.uint64)
-        for column in range(words.shape[1]):  # a step of splitmix64 for each word
-            mixed = (mixed ^ some[:, column]) + np.uint64(0x9E3779B97F4A7C15)
-            mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            mixed ^= mixed >> np.uint64(31)
-        total += int(mixed.sum(dtype=np.uint64))
-    return total
+            self._workers = Workers()
+        workers, last_error = self._workers, ""
+        for attempt in range(_ATTEMPTS):
+            try:
+                if attempt:
+                    time.sleep(0.5 * (attempt - 1))
+                    workers.wait_for_worker()
+                if attempt or self._persisted is None:
+                    self._persisted = workers.persist(self._lazy_blocks)
+                return workers.compute(make_tasks(self._persisted))
+            except (InputError, FileFormatError, ClusterError):
+                raise
+            except Exception as error:
+                last_error = f"{type(error).__name__}: {error}".partition("\n")[0]
+                if not workers.is_loss(error):
+                    number = workers.failed_block(self._persisted or ())
+                    which = "a block" if number is None else f"block {number}"
+                    raise InputError(f"{which} of X could not be computed: {last_error}") from error
+        raise ClusterError(
+            f"workers were lost in each of {_ATTEMPTS} attempts at a pass, the last time with "
+            f"{last_error}: repair the cluster, then fit again"
+        )
 
 
 def _packed(
@@ -220,7 +238,7 @@ def _packed(
     if shape[0] == 0:
         return np.empty((0, words_for(n)), dtype=WORD)
     try:
-        return to_words(part, binarize, start or 0)[0]
+        return to_words(part, binarize, first_row=start or 0)[0]
     except InputError as error:
         if start is not None:
             raise
@@ -246,11 +264,9 @@ def _folded(words: Words, n: int, function: Callable[[Words], A], cells: int) ->
 
 
 def _added(parts: list[Any]) -> Any:
-    return reduce(add, [part for part in parts if part is not None], *_nothing(parts))
-
-
-def _nothing(parts: list[Any]) -> tuple[Any, ...]:
-    return (None,) if all(part is None for part in parts) else ()
+    """The sum of the parts that are not None; None if there are no others."""
+    present = [part for part in parts if part is not None]
+    return reduce(add, present) if present else None
 
 
 def _mapped(

@@ -1,6 +1,7 @@
 """Arrays, sparse matrices and tables to packed words, a block of rows at a time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
 from typing import Any
@@ -10,28 +11,105 @@ from numpy.typing import NDArray
 
 from bitmix.errors import CellTypeError, InputError
 from bitmix.kernels.bits import WORD, Words, pack, words_for
+from bitmix.support.extras import need
+
+BLOCK_CELLS = 1 << 20
 
 Block = Callable[[int, int], NDArray[Any]]
-"""Rows start … stop of the source, dense."""
-
-_BLOCK_CELLS = 1 << 22
+"""Returns the rows start … stop of a source as a dense array."""
 
 
-def to_words(X: Any, binarize: float | None = None, first: int = 0) -> tuple[Words, int]:
-    """Packed rows and the number of columns; values are checked on the way.
+@dataclass(frozen=True)
+class Origin:
+    """Where cells come from, so that an error can say which one is wrong and what to do."""
 
-    In errors rows are numbered from `first`.
+    name: str = "X"
+    columns: Sequence[Any] | None = None
+    """The names of the columns, if they have any."""
+    remedy: str = (
+        "drop columns that are not features (ids, counts), or set binarize=t to read values "
+        "above t as 1"
+    )
+    """What to do about a value other than 0 and 1. ``{column}`` stands for the column's name."""
+    missing_remedy: str = "fill or drop missing cells first, or use TemplateMixture"
+
+    def place(self, row: int, column: int) -> str:
+        """The row and column of a cell, both counted from 0."""
+        name = "" if self.columns is None else f" ({self.columns[column]!r})"
+        return f"row {row}, column {column}{name}"
+
+    def wrong(self, value: str, place: str, column: int) -> InputError:
+        """The error for a cell that holds anything but 0 and 1."""
+        name = None if self.columns is None else self.columns[column]
+        remedy = self.remedy.format(column=repr(name))
+        return InputError(f"{self.name} must hold 0 and 1, got {value} at {place}: {remedy}")
+
+    def missing(self, place: str) -> InputError:
+        """The error for a missing cell where every cell is needed."""
+        return InputError(
+            f"{self.name} has a missing cell (NaN or empty) at {place}, but must hold 0 and 1: "
+            f"{self.missing_remedy}"
+        )
+
+
+def to_words(
+    X: Any, binarize: float | None = None, *, missing: bool = False, first_row: int = 0
+) -> tuple[Words, Words | None, int]:
+    """Packed rows, packed known cells, and the number of columns.
+
+    A missing cell is NaN, masked, or an empty cell of a nullable column. It is an error unless
+    `missing` is set; then its bit is 0. Known cells are None if no cell is missing. Row numbers in
+    errors count from `first_row`.
     """
-    (m, n), block, names = _source(X)
+    (m, n), block, names = source(X)
+    origin, known = Origin(columns=names), None
     words = np.empty((m, words_for(n)), dtype=WORD)
-    for start, stop in _spans(m, n):
-        dense = _numeric(block(start, stop), first + start, names)
-        words[start:stop] = pack(_bits(dense, first + start, names, binarize))
-    return words, n
+    for start, stop in block_spans(m, n):
+        words[start:stop], part = pack_cells(
+            block(start, stop), origin, first_row + start, binarize=binarize, missing=missing
+        )
+        if part is not None:
+            known = all_known(m, n) if known is None else known
+            known[start:stop] = part
+    return words, known, n
+
+
+def pack_cells(
+    cells: NDArray[Any],
+    origin: Origin,
+    first_row: int = 0,
+    *,
+    binarize: float | None = None,
+    missing: bool = False,
+) -> tuple[Words, Words | None]:
+    """A block of cells as packed bits and packed known cells, which are None if all are known."""
+    cells = _as_numbers(cells, origin, first_row)
+    if missing and cells.dtype.kind == "f":
+        known = ~np.isnan(cells)
+        if not known.all():
+            bits = _as_bits(np.where(known, cells, 0), origin, first_row, binarize)
+            return pack(bits & known), pack(known)
+    return pack(_as_bits(cells, origin, first_row, binarize)), None
+
+
+def all_known(m: int, n: int) -> Words:
+    """The packed known cells of m rows without missing cells."""
+    return np.repeat(pack(np.ones((1, n), dtype=np.bool_)), m, axis=0)
+
+
+def spans(m: int, step: int) -> Iterator[tuple[int, int]]:
+    """Consecutive spans (start, stop) of `step` rows each, the last perhaps shorter."""
+    for start in range(0, m, step):
+        yield start, min(start + step, m)
+
+
+def block_spans(m: int, n: int) -> Iterator[tuple[int, int]]:
+    """Spans of rows with about `BLOCK_CELLS` cells each."""
+    return spans(m, max(1, BLOCK_CELLS // n))
 
 
 def column_names(X: Any) -> tuple[str, ...] | None:
-    """The names of the columns of a table, if it has names that are text."""
+    """The names of the columns of a table, if all of them are text."""
     names = getattr(X, "column_names", getattr(X, "columns", None))
     if names is None or hasattr(X, "tocsr"):
         return None
@@ -39,49 +117,20 @@ def column_names(X: Any) -> tuple[str, ...] | None:
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
-def to_words_and_known(X: Any, binarize: float | None = None) -> tuple[Words, Words, int]:
-    """As `to_words` for a source with missing cells, which become 0, and which cells are known.
-
-    Missing are NaN, masked cells, and the empty cells of nullable columns.
-    """
-    (m, n), block, names = _source(X, missing=True)
-    words, known = (np.empty((m, words_for(n)), dtype=WORD) for _ in range(2))
-    for start, stop in _spans(m, n):
-        dense = _numeric(_without_gaps(block(start, stop)), start, names)
-        gaps = np.isnan(dense) if dense.dtype.kind == "f" else np.zeros(dense.shape, dtype=np.bool_)
-        words[start:stop] = pack(_bits(np.where(gaps, 0, dense), start, names, binarize) & ~gaps)
-        known[start:stop] = pack(~gaps)
-    return words, known, n
-
-
-def _without_gaps(block: NDArray[Any]) -> NDArray[Any]:
-    """Masked cells, None and pandas' NA as NaN."""
-    if isinstance(block, np.ma.MaskedArray):
-        if block.dtype.kind in "biuf":
-            filled: NDArray[np.float64] = np.ma.filled(block.astype(np.float64), np.nan)
-            return filled
-        if block.dtype.kind != "O":
-            return block.data
-        block = np.where(np.ma.getmaskarray(block), np.nan, block.data)
-    if block.dtype.kind != "O":
-        return block
-    gap = np.frompyfunc(lambda value: value is None or type(value).__name__ == "NAType", 1, 1)
-    return np.where(gap(block).astype(np.bool_), np.nan, block)
-
-
-def _source(X: Any, missing: bool = False) -> tuple[tuple[int, int], Block, Any]:
-    """Shape, a reader of dense row blocks, and column names where the source has them."""
+def source(X: Any) -> tuple[tuple[int, int], Block, Any]:
+    """The shape of X, a function that returns blocks of its rows, and its column names or None."""
     if isinstance(X, str | bytes | PathLike):
         raise InputError(f"X must be rows of 0 and 1, got the text {X!r}: read the file first")
     if hasattr(X, "collect") and not hasattr(X, "shape"):  # a lazy frame
         raise InputError(
             f"X must be in memory, got a lazy {type(X).__name__}: call .collect() first"
         )
-    if hasattr(X, "__dataframe__") and not hasattr(X, "__array__"):
-        X = _through_interchange(X)
+    if hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__"):  # DuckDB and others
+        need("pyarrow")
+        X = import_module("pyarrow").table(X)
     names = getattr(X, "columns", None)
     if hasattr(X, "iloc"):  # pandas
-        block: Block = lambda a, b: _of_pandas(X.iloc[a:b])  # noqa: E731
+        block: Block = lambda a, b: _from_pandas(X.iloc[a:b])  # noqa: E731
     elif hasattr(X, "slice") and hasattr(X, "shape"):  # polars, pyarrow
         names = getattr(X, "column_names", names)
         block = lambda a, b: np.asarray(X.slice(a, b - a))  # noqa: E731
@@ -89,36 +138,20 @@ def _source(X: Any, missing: bool = False) -> tuple[tuple[int, int], Block, Any]
         names, X = None, X.tocsr()
         block = lambda a, b: _densify(X[a:b])  # noqa: E731
     else:
-        names = None
-        X = X if missing and isinstance(X, np.ma.MaskedArray) else _as_array(X)
+        names, X = None, X if isinstance(X, np.ma.MaskedArray) else _as_array(X)
         block = lambda a, b: X[a:b]  # noqa: E731
-    return _checked_shape(X.shape), block, names
+    return _check_shape(X.shape), block, names
 
 
-def _of_pandas(part: Any) -> NDArray[Any]:
-    with np.errstate(invalid="ignore"):  # categories with gaps go by way of NaN as a whole number
-        dense: NDArray[Any] = part.to_numpy()
-    return dense
-
-
-def _through_interchange(X: Any) -> Any:
-    """A table that speaks only the dataframe interchange protocol, by a library that reads it."""
-    for library in ("pyarrow.interchange", "pandas.api.interchange"):
-        try:
-            return import_module(library).from_dataframe(X)
-        except ModuleNotFoundError:
-            continue
-    raise InputError(
-        "X speaks only the dataframe interchange: install pandas or pyarrow to read it"
-    )
+def _from_pandas(part: Any) -> NDArray[Any]:
+    try:
+        with np.errstate(invalid="ignore"):  # pandas casts the NaN of a category to an integer
+            return part.to_numpy()
+    except (TypeError, ValueError) as error:  # of values that pandas itself cannot compare
+        raise InputError(f"X must hold 0 and 1, but pandas makes no array of it: {error}") from None
 
 
 def _as_array(X: Any) -> NDArray[Any]:
-    if isinstance(X, np.ma.MaskedArray):
-        if X.ndim == 2 and X.dtype.names is None and np.ma.is_masked(X):
-            row, column = np.argwhere(np.ma.getmaskarray(X))[0]
-            raise InputError(f"X is masked at row {row}, column {column}: fill missing cells first")
-        X = X.data
     try:
         return np.asarray(X)
     except ValueError as error:
@@ -126,17 +159,17 @@ def _as_array(X: Any) -> NDArray[Any]:
 
 
 def _densify(part: Any) -> NDArray[Any]:
-    """A block of a sparse matrix: as bits if it stores nothing but 0 and 1, else as it is."""
+    """Rows of a sparse matrix as a dense array, of bits if it stores nothing but 0 and 1."""
     part.sum_duplicates()
     if not np.all((part.data == 0) | (part.data == 1)):
-        return part.toarray()  # type: ignore[no-any-return]
+        return part.toarray()
     bits = np.zeros(part.shape, dtype=np.bool_)
     rows = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
     bits[rows, part.indices] = part.data
     return bits
 
 
-def _checked_shape(shape: tuple[int, ...]) -> tuple[int, int]:
+def _check_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     if len(shape) != 2:
         raise InputError(
             f"Expected 2D array, got {len(shape)}D array instead. Reshape your data: "
@@ -154,71 +187,71 @@ def _checked_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     return m, n
 
 
-def _spans(m: int, n: int) -> Iterator[tuple[int, int]]:
-    step = max(1, _BLOCK_CELLS // n)
-    return ((start, min(start + step, m)) for start in range(0, m, step))
-
-
-def _numeric(block: NDArray[Any], start: int, names: Any) -> NDArray[Any]:
-    """Object columns (mixed or nullable) as floats; a cell that is no number is named."""
-    if block.dtype.kind in "biuf":
-        return block
-    if block.dtype.kind == "c":
-        raise InputError("Complex data not supported: X must hold 0 and 1")
-    if block.dtype.kind != "O":
-        raise InputError(f"X must hold 0 and 1, got values of type {block.dtype}")
-    for row, column in np.ndindex(block.shape):
-        value = block[row, column]
-        if not _is_number(value):
-            place = _place(start + row, column, names)
+def _as_numbers(cells: NDArray[Any], origin: Origin, first_row: int) -> NDArray[Any]:
+    """Cells as numbers; masked cells, None and pandas' NA become NaN."""
+    if isinstance(cells, np.ma.MaskedArray):
+        cells = _fill_masked(cells)
+    kind = cells.dtype.kind
+    if kind in "biuf":
+        return cells
+    if kind == "c":
+        raise InputError(f"Complex data not supported: {origin.name} must hold 0 and 1")
+    if kind != "O":
+        raise InputError(f"{origin.name} must hold 0 and 1, got values of type {cells.dtype}")
+    numbers = np.empty(cells.shape, dtype=np.float64)
+    for row, column in np.ndindex(cells.shape):
+        value = cells[row, column]
+        try:
+            numbers[row, column] = _as_number(value)
+        except (TypeError, ValueError, OverflowError):
+            place = origin.place(first_row + row, column)
             if isinstance(value, dict | list | tuple | set):
                 raise CellTypeError(
-                    f"argument must be a string or a number: X must hold 0 and 1, "
+                    f"argument must be a string or a number: {origin.name} must hold 0 and 1, "
                     f"got {type(value).__name__} at {place}"
-                )
+                ) from None
             raise InputError(
-                f"X must hold 0 and 1, got {value!r} at {place}: "
-                "drop columns that are not features, encode text, and fill missing cells"
-            )
-    return block.astype(np.float64)
+                f"{origin.name} must hold 0 and 1, got {value!r} at {place}: "
+                "drop columns that are not features, and encode text as 0 and 1"
+            ) from None
+    return numbers
 
 
-def _is_number(value: Any) -> bool:
+def _as_number(value: Any) -> float:
+    if value is None or type(value).__name__ == "NAType":
+        return np.nan
     if isinstance(value, str | bytes):
-        return False  # "0" and "1" are text until somebody says what they mean
-    try:
-        float(value)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return True
+        raise ValueError("text, even '0' and '1', is not a number")
+    return float(value)
 
 
-def _bits(block: NDArray[Any], start: int, names: Any, binarize: float | None) -> NDArray[np.bool_]:
-    if block.dtype.kind == "b" and (binarize is None or 0 <= binarize < 1):
-        return block
-    if block.dtype.kind == "f" and not np.isfinite(block).all():
-        row, column = np.argwhere(~np.isfinite(block))[0]
-        value = "NaN" if np.isnan(block[row, column]) else "infinity"
-        raise InputError(
-            f"X contains {value} at {_place(start + row, column, names)}, but must hold 0 and 1: "
-            "fill or drop missing cells first"
-        )
+def _fill_masked(cells: np.ma.MaskedArray) -> NDArray[Any]:
+    """A masked array as a plain one, its masked cells NaN where its type allows it."""
+    if cells.dtype.kind not in "biufO" or not np.ma.is_masked(cells):
+        return cells.data
+    kind = np.object_ if cells.dtype.kind == "O" else np.float64
+    return np.ma.filled(cells.astype(kind), np.nan)
+
+
+def _as_bits(
+    cells: NDArray[Any], origin: Origin, first_row: int, binarize: float | None
+) -> NDArray[np.bool_]:
+    """Numbers as bits: 0 and 1 as they are, or all that are above `binarize` as 1."""
+    if cells.dtype.kind == "b" and (binarize is None or 0 <= binarize < 1):
+        return cells
+    if cells.dtype.kind == "f" and not np.isfinite(cells).all():
+        row, column = np.argwhere(~np.isfinite(cells))[0]
+        place = origin.place(first_row + row, column)
+        if np.isnan(cells[row, column]):
+            raise origin.missing(place)
+        raise origin.wrong("infinity", place, column)
     if binarize is not None:
         with np.errstate(over="ignore"):  # a threshold beyond the type is infinite there
-            above: NDArray[np.bool_] = block > binarize
-        return above
-    bits: NDArray[np.bool_] = block == 1
-    wrong = ~bits & (block != 0)
+            return cells > binarize
+    bits: NDArray[np.bool_] = cells == 1
+    wrong = ~bits & (cells != 0)
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
-        raise InputError(
-            f"X must hold 0 and 1, got {block[row, column]!s} at "
-            f"{_place(start + row, column, names)}: drop columns that are not features "
-            "(ids, counts), or set binarize=t to read values above t as 1"
-        )
+        place = origin.place(first_row + row, column)
+        raise origin.wrong(str(cells[row, column]), place, column)
     return bits
-
-
-def _place(row: int, column: int, names: Any) -> str:
-    name = "" if names is None else f" ({names[column]!r})"
-    return f"row {row}, column {column}{name}"

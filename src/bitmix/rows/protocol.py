@@ -1,4 +1,4 @@
-"""The small protocol every algorithm is written against."""
+"""The protocol of rows, which every algorithm is written against."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,12 +7,13 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bitmix.errors import InputError
-from bitmix.kernels.bits import Words
+from bitmix.kernels.bits import Words, words_for
+from bitmix.kernels.events import Events
+from bitmix.kernels.fixed import Ints
 
 
 class Adds(Protocol):
-    """A value that adds to others of its kind, in any order and grouping, to the same bits."""
+    """A value whose sums have the same bits in any order and grouping."""
 
     def __add__(self, other: Self, /) -> Self: ...
 
@@ -22,12 +23,51 @@ A = TypeVar("A", bound=Adds)
 
 @dataclass(frozen=True)
 class Layout:
-    """What the words of a row hold: its bits, then perhaps which are known, then a weight."""
+    """What the words of a row hold: its bits, then perhaps its known bits, then perhaps its weight.
+
+    The words of `map_reduce` and `map_rows` are laid out this way. Scores are computed from the
+    bits and the known bits together, which are the *scored* words.
+    """
 
     missing: bool = False
-    """As many words again, a bit for each cell that is known; unknown cells are 0."""
+    """Cells may be missing: as many words again have a 1 for each known cell. The bits of missing
+    cells are 0.
+    """
     weight_one: int = 0
-    """One more word, the weight of the row, in units of which this many make 1; 0: no such word."""
+    """The value of the last word for a row of weight 1. With 0, there is no such word, and every
+    row has weight 1.
+    """
+
+    def scored(self, words: Words) -> Words:
+        """The bits and known bits of each row, without its weight."""
+        return np.ascontiguousarray(words[:, :-1]) if self.weight_one else words
+
+    def weights(self, words: Words) -> Ints:
+        """The weight of each row as a whole number; `weight_one`, or 1 without weights, means 1."""
+        if self.weight_one:
+            return words[:, -1].astype(np.int64)
+        return np.ones(len(words), dtype=np.int64)
+
+    def bits(self, words: Words) -> Words:
+        """The bits of each row. Missing cells are 0."""
+        scored = self.scored(words)
+        return scored[:, : scored.shape[1] // 2] if self.missing else scored
+
+    def known(self, words: Words) -> Words | None:
+        """The known cells of each row, one bit per cell, or None if no cell can be missing."""
+        scored = self.scored(words)
+        return scored[:, scored.shape[1] // 2 :] if self.missing else None
+
+    def columns(
+        self, per_bit: NDArray[Any], n_columns: int
+    ) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """Split a table with one column per bit of the scored words: for bits and for known bits.
+
+        Padding columns are left out. The second table is None if no cell can be missing.
+        """
+        start = 64 * words_for(n_columns)
+        known = per_bit[..., start : start + n_columns] if self.missing else None
+        return per_bit[..., :n_columns], known
 
 
 PLAIN = Layout()
@@ -43,89 +83,45 @@ class Rows(Protocol):
     def layout(self) -> Layout: ...
 
     @property
-    def remote(self) -> bool: ...
+    def remote(self) -> bool:
+        """Whether the rows are on a cluster, so that few of them are better fetched."""
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """The weight of each row."""
+
+    @property
+    def total_weight(self) -> float:
+        """The sum of the weights: the number of rows if they have none."""
 
     def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
-        """The packed rows with these global numbers."""
+        """The packed bits of the rows with these numbers."""
 
-    def chosen(self, indices: NDArray[np.int64]) -> "Rows":
-        """Only these rows, with all that belongs to them, in memory."""
+    def repeated(self) -> "Rows":
+        """Each row as often as its weight says, where that is possible."""
 
-    def fingerprint(self) -> str:
-        """A text that other rows hardly share."""
+    def draw(self, l: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """The numbers of l random rows, drawn as often as their weights say."""
+
+    def subset(self, indices: NDArray[np.int64]) -> "Rows":
+        """The rows with these numbers, in memory, with their known cells and weights."""
 
     def map_reduce(self, function: Callable[[Words], A], *, block_cells: int, workers: int) -> A:
         """The sum of `function` over blocks of rows."""
 
+    @property
+    def base(self) -> NDArray[np.bool_]:
+        """Which columns are mostly 1, as far as the first rows show."""
+
+    def listed(self) -> Events | None:
+        """The events of all rows, if they are kept."""
+
+    def map_events(
+        self, function: Callable[[Events, Ints | None], A], *, block_cells: int, workers: int
+    ) -> A:
+        """The sum of `function` over blocks of rows, given their events and their weights."""
+
     def map_rows(
         self, function: Callable[[Words], NDArray[Any]], *, block_cells: int
     ) -> NDArray[Any]:
-        """What `function` gives for each block of rows, one after the other."""
-
-
-def is_lazy(X: Any) -> bool:
-    """Whether X is an array or table of Dask. Asks the type: a table has columns of any name."""
-    return hasattr(type(X), "__dask_graph__")
-
-
-def _is_remote(X: Any) -> bool:
-    return getattr(type(X), "remote", False) is True
-
-
-def brought(rows: Rows, most: int) -> Rows:
-    """Rows that are elsewhere, if they are no more than so many, here in memory."""
-    m = rows.shape[0]
-    return rows.chosen(np.arange(m)) if rows.remote and m <= most else rows
-
-
-def as_rows(X: Any, binarize: float | None = None) -> Rows:
-    """The rows of whatever the user brought, by its type."""
-    from bitmix.rows.packed import BitMatrix
-
-    if _is_remote(X):
-        return X  # type: ignore[no-any-return]
-    if is_lazy(X):
-        from bitmix.rows.cluster import ClusterRows
-
-        return ClusterRows.of_array(X, binarize)
-    return BitMatrix.from_dense(X, binarize=binarize)
-
-
-def as_incomplete_rows(
-    X: Any, binarize: float | None = None, *, mask: Any = None, sample_weight: Any = None
-) -> Rows:
-    """As `as_rows`, where cells may be missing (NaN, masked, `mask`) and rows may have weights."""
-    from bitmix.rows.augmented import AugmentedRows, fixed_weights
-    from bitmix.rows.packed import BitMatrix
-
-    if is_lazy(X) or _is_remote(X):
-        if mask is not None or sample_weight is not None:
-            raise InputError(
-                "mask and sample_weight need rows in memory, X is on a cluster: leave them out, or "
-                "compute() X first"
-            )
-        return as_rows(X, binarize)
-    if isinstance(X, BitMatrix):
-        bits, known = BitMatrix.from_dense(X, binarize=binarize), None
-    else:
-        bits, known = BitMatrix.from_incomplete(X, binarize=binarize)
-    if mask is not None:
-        there = np.asarray(mask)
-        if there.shape != bits.shape or there.dtype.kind not in "bui":
-            raise InputError(
-                f"mask must be True where a cell of X is missing, shape {bits.shape}, "
-                f"got {there.dtype} of shape {there.shape}"
-            )
-        unmasked = BitMatrix.from_dense(there == 0)
-        known = (
-            unmasked if known is None else BitMatrix(known.words & unmasked.words, known.shape[1])
-        )
-        bits = BitMatrix(bits.words & known.words, bits.shape[1])
-    if known is not None and known.density == 1:
-        known = None
-    if sample_weight is None:
-        return bits if known is None else AugmentedRows(bits, known)
-    weights, one = fixed_weights(sample_weight, len(bits))
-    there = weights > 0  # a row of weight 0 is no row
-    known = None if known is None else known[there]
-    return AugmentedRows(bits[there], known, weights[there], one)
+        """The results of `function` for each block of rows, concatenated."""

@@ -1,4 +1,6 @@
-"""Threads that share the blocks of a pass. They are kept: starting one costs as much as a pass."""
+"""The threads that share the blocks of a pass. Starting one costs as much as a short pass does, so
+they are kept for the next.
+"""
 
 import os
 import threading
@@ -9,12 +11,15 @@ from functools import cache
 
 from bitmix.kernels import num_threads
 
-_here = threading.local()
+_this_thread = threading.local()
 
 
 def available() -> int:
-    """Threads a pass may use: one within a pass, whose own threads it must not wait for."""
-    return 1 if getattr(_here, "busy", False) else num_threads()
+    """The number of threads a pass may use.
+
+    It is one for a pass within a pass, which would otherwise wait for the threads it runs in.
+    """
+    return 1 if getattr(_this_thread, "in_pass", False) else num_threads()
 
 
 def pool() -> ThreadPoolExecutor:
@@ -29,17 +34,17 @@ def _pool(number: int) -> ThreadPoolExecutor:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """A pass within is run by the thread that asks for it: others run beside it already."""
-    before = getattr(_here, "busy", False)
-    _here.busy = True
+    """Within the block, passes run in the calling thread alone, as other passes run beside it."""
+    before = getattr(_this_thread, "in_pass", False)
+    _this_thread.in_pass = True
     try:
         yield
     finally:
-        _here.busy = before
+        _this_thread.in_pass = before
 
 
 def _mark() -> None:
-    _here.busy = True
+    _this_thread.in_pass = True
 
 
 if hasattr(os, "register_at_fork"):  # a child process has none of its parent's threads

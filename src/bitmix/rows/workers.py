@@ -1,86 +1,72 @@
-"""Who computes: the workers of a Dask cluster, or Dask's threads in this process.
+"""Who computes tasks: the workers of a Dask cluster, or Dask's threads in this process.
 
-A cluster can lose workers, what they held, its memory and its scheduler. Whatever it does, a
-computation ends: with its result, repeated where something was lost, or with one error of ours.
+Dask itself repeats the tasks of a worker that dies. Left to its callers are a pass whose futures
+were lost with the scheduler, which has to be computed again, and a wait that would never end,
+because the scheduler is silent or no worker is left.
 """
 
+import asyncio
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future, wait
+from concurrent.futures import CancelledError, wait
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import dask
 from dask.delayed import Delayed
 from dask.utils import parse_timedelta
 
-from bitmix.errors import ClusterError, FileFormatError, InputError
-from bitmix.progress import meter, on_terminal
+from bitmix.errors import ClusterError
+from bitmix.support.progress import is_shown, meter
 
-T = TypeVar("T")
-
-_ATTEMPTS = 6
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _ANSWER_SECONDS = 5.0
 _PATIENCE = "5 minutes"
 
 
 class Workers:
-    """Those at hand when it is made; no other cluster takes over if they are lost."""
+    """The workers of the current client. No other cluster takes over if they are lost."""
 
     def __init__(self) -> None:
-        self._client = _client()
+        self._client = _current_client()
 
-    def keep(self, blocks: Sequence[Delayed]) -> list[Delayed]:
-        """Have them computed, once, and held by the workers."""
+    def persist(self, blocks: Sequence[Delayed]) -> list[Delayed]:
+        """Have the blocks computed once and kept in the memory of the workers.
+
+        What the workers still have is not computed again.
+        """
         if self._client is None:
             return list(dask.persist(*blocks))
         return list(self._client.persist(list(blocks)))
 
     def compute(self, tasks: Sequence[Delayed]) -> Sequence[Any]:
-        """What the tasks give, brought here."""
+        """The results of the tasks. Raises a ClusterError if nobody computes them any more."""
         client = self._client
         if client is None:
-            found: Sequence[Any] = dask.compute(*tasks)
-            return found
+            return dask.compute(*tasks)
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
             futures = client.compute(list(tasks))
-        with _shown(client, futures):
-            return self._watched(lambda: client.gather(futures))
-
-    def failed(self, blocks: Sequence[Delayed]) -> int | None:
-        """The first of the kept blocks whose making raised an error, where that is known."""
-        if self._client is None:
-            return None
-        from distributed.client import futures_of
-
-        erred = (any(x.status == "error" for x in futures_of(block)) for block in blocks)
-        return next((number for number, is_so in enumerate(erred) if is_so), None)
-
-    def surely(self, action: Callable[[], T], lost: Callable[[], None]) -> T:
-        """The outcome of an action; `lost` is called before it is tried again after a loss."""
-        for attempt in range(_ATTEMPTS):
-            try:
-                if attempt:
-                    time.sleep(0.5 * (attempt - 1))
-                    self._wait_for_somebody()
-                    lost()
-                return action()
-            except (InputError, FileFormatError, ClusterError):
-                raise
-            except Exception as error:
-                if not self._is_loss(error):
-                    raise
-                says = short(error)
-        raise ClusterError(
-            f"workers were lost in each of {_ATTEMPTS} attempts at a pass, the last time with "
-            f"{says}: see to the cluster, then fit again"
+        results = asyncio.run_coroutine_threadsafe(
+            client.gather(futures, asynchronous=True), client.loop.asyncio_loop
         )
+        somebody_works = self._activity_check()
+        try:
+            with _progress_bar(client, futures):
+                while not wait([results], timeout=_POLL_SECONDS).done:
+                    somebody_works()
+                return results.result()
+        finally:
+            results.cancel()
 
-    def _is_loss(self, error: Exception) -> bool:
-        """Whether something was lost that can be computed again. Raises what cannot be mended."""
+    def wait_for_worker(self) -> None:
+        """Return when there is a worker that accepts tasks."""
+        somebody_works = self._activity_check()
+        while not somebody_works():
+            time.sleep(0.1)
+
+    def is_loss(self, error: Exception) -> bool:
+        """Whether the error means that something was lost which can be computed again."""
         if self._client is None:
             return False
         from distributed import KilledWorker
@@ -95,55 +81,60 @@ class Workers:
         lost = isinstance(error, CancelledError | CommClosedError | TimeoutError)
         return lost or self._client.status != "running"
 
-    def _watched(self, call: Callable[[], T]) -> T:
-        """The outcome of a call to Dask. Dask waits for ever; we as long as somebody works."""
-        outcome: Future[T] = Future()
+    def failed_block(self, blocks: Sequence[Delayed]) -> int | None:
+        """The number of the first persisted block whose computation raised an error, if known."""
+        if self._client is None:
+            return None
+        from distributed.client import futures_of
 
-        def run() -> None:
-            try:
-                outcome.set_result(call())
-            except BaseException as error:
-                outcome.set_exception(error)
+        failed = (any(x.status == "error" for x in futures_of(block)) for block in blocks)
+        return next((number for number, has_failed in enumerate(failed) if has_failed), None)
 
-        threading.Thread(target=run, daemon=True).start()
-        idle_since = time.monotonic()
-        while not wait([outcome], timeout=_LOOK_SECONDS).done:
-            if (says := self._idle()) is None:
-                idle_since = time.monotonic()
-            else:
-                _check_patience(says, idle_since)
-        return outcome.result()
+    def _activity_check(self) -> Callable[[], bool]:
+        """A function that returns whether a worker accepts tasks.
 
-    def _wait_for_somebody(self) -> None:
-        """Until there is a worker that takes on tasks."""
-        start = time.monotonic()
-        while (says := self._idle()) is not None:
-            _check_patience(says, start)
-            time.sleep(0.1)
+        It raises a ClusterError once none has done so for as long as `bitmix.patience` says.
+        """
+        patience = parse_timedelta(dask.config.get("bitmix.patience", _PATIENCE))
+        last_active = time.monotonic()
 
-    def _idle(self) -> str | None:
-        """Why nothing is done at the moment, None if something is."""
+        def check() -> bool:
+            nonlocal last_active
+            reason = self._why_idle()
+            if reason is None:
+                last_active = time.monotonic()
+            elif time.monotonic() - last_active > patience:
+                raise ClusterError(
+                    f"{reason}, and it has been so for {patience:.0f} seconds: repair the cluster, "
+                    "then fit again. Dask's setting bitmix.patience is the time to wait"
+                )
+            return reason is None
+
+        return check
+
+    def _why_idle(self) -> str | None:
+        """Why nobody computes at the moment; None if somebody does."""
         client = self._client
         if client.status == "connecting":  # Dask tries for a while, then closes the client
             return "the scheduler cannot be reached"
         if client.status != "running":
             raise ClusterError(
                 "the Dask scheduler is gone, and the work of its workers with it: start a cluster, "
-                "then fit again (fit(X, checkpoint=...) keeps what was done)"
+                "then fit again"
             ) from None
         try:
-            told = client.sync(client.scheduler.identity, callback_timeout=_ANSWER_SECONDS)
+            identity = client.sync(client.scheduler.identity, callback_timeout=_ANSWER_SECONDS)
         except (OSError, CancelledError):  # TimeoutError is an OSError
             return "the scheduler does not answer"
-        states = [worker["status"] for worker in told["workers"].values()]
+        states = [worker["status"] for worker in identity["workers"].values()]
         if "running" in states:
             return None
         if "paused" in states:
-            return "no worker takes on tasks, their memory is full"
+            return "no worker accepts tasks, as their memory is full"
         return "there is no worker"
 
 
-def _client() -> Any:
+def _current_client() -> Any:
     """The client of a cluster, if there is one."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
@@ -154,36 +145,22 @@ def _client() -> Any:
         return None
 
 
-def _check_patience(says: str, since: float) -> None:
-    patience = parse_timedelta(dask.config.get("bitmix.patience", _PATIENCE))
-    if time.monotonic() - since > patience:
-        raise ClusterError(
-            f"{says}, for {patience:.0f} seconds: see to the cluster, then fit again. Dask's "
-            "setting bitmix.patience says how long to wait"
-        )
-
-
-def short(error: BaseException) -> str:
-    """Its kind and the first line of what it says."""
-    return f"{type(error).__name__}: {error}".partition("\n")[0]
-
-
 @contextmanager
-def _shown(client: Any, futures: Sequence[Any]) -> Iterator[None]:
-    """A bar on a terminal, drawn as the scheduler tells how far it is."""
-    if not on_terminal():
+def _progress_bar(client: Any, futures: Sequence[Any]) -> Iterator[None]:
+    """A bar that follows what the scheduler reports."""
+    if not is_shown():
         yield
         return
     from distributed.diagnostics.progressbar import ProgressBar
 
-    with meter("percent of a pass", 100) as tick:
+    with meter("percent of a pass", 100) as show:
 
         class Bar(ProgressBar):  # type: ignore[misc]
             def _draw_bar(self, remaining: int, all: int, **_: Any) -> None:
-                tick(100 - 100 * remaining // max(1, all), f"of {all:,} tasks")
+                show(100 - 100 * remaining // max(1, all), f"of {all:,} tasks")
 
         async def listen() -> None:
-            with suppress(OSError):  # who is gone tells nothing; those who wait will notice
+            with suppress(OSError):  # a scheduler that is gone is noticed by those who wait
                 await Bar(futures, client.scheduler.address, "100ms", True).listen()
 
         client.loop.add_callback(listen)

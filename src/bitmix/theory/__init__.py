@@ -1,8 +1,9 @@
-"""Can it be trusted? The paper's guarantee, a sharper certificate, the limit, and a planner.
+"""Can it be trusted? The paper's theorems and propositions, a certificate, a limit, a planner.
 
 Numbers in, numbers out: NumPy and SciPy only.
 """
 
+from bitmix.theory import propositions
 from bitmix.theory.certificate import Certificate, certificate
 from bitmix.theory.guarantee import Condition, Guarantee, guarantee
 from bitmix.theory.limit import Limit, limit
@@ -18,4 +19,5 @@ __all__ = [
     "guarantee",
     "limit",
     "plan",
+    "propositions",
 ]

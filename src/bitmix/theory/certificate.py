@@ -4,22 +4,24 @@ import html
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bitmix.errors import InputError
 from bitmix.theory import checks, events
 from bitmix.theory.events import Point
-from bitmix.theory.guarantee import seeds_of
+from bitmix.theory.guarantee import seeds_needed
 
-_WRONG_MASS_SHARES = (0.4, 0.2, 0.1, 0.03, 0.01, 1e-3, 1e-5, 1e-8)
+_WRONG_MASS_FRACTIONS = (0.4, 0.2, 0.1, 0.03, 0.01, 1e-3, 1e-5, 1e-8)
 _EXCEPTIONS = (0, 1, 2, 4, 8)
-_LARGEST_SUBSET = 64  # smaller t than the proof allows are allowed too
+_LARGEST_SUBSET = 64  # any t up to what the proof allows is valid
 _LARGEST_SQUARE = 40  # t up to which the law of a pair of means is tabulated
 _UNDERFLOW = 1e-250  # an expectation that came out as 0 is below this
 _ROUNDING = 1 + 1e-9  # sums and special functions err by far less
+_Choice = tuple[dict[str, float], dict[str, float]]  # terms and constants
 
 
 @dataclass(frozen=True)
@@ -34,13 +36,13 @@ class Certificate:
     pruning: str
     delta: float
     failure_terms: Mapping[str, float]
-    """One bound an event; their sum is the failure probability."""
+    """One bound per event; their sum is the failure probability."""
     failure_probability: float
     """At most 1."""
     constants: Mapping[str, float]
     """The free constants of the proof, as chosen: U0, r, t, h, Dmax."""
     notes: tuple[str, ...]
-    """Where a bound stands in for an exact law."""
+    """Where a bound is used in place of an exact law."""
 
     @property
     def holds(self) -> bool:
@@ -111,104 +113,88 @@ def certificate(
     """
     n, m, k = checks.count(n, "n"), checks.count(m, "m"), checks.count(k, "k")
     if k < 2:
-        raise ValueError(f"k must be at least 2: one template needs no certificate, got {k}")
-    q, delta = checks.unit(q, "q", 0.5), checks.unit(delta, "delta", 1.0)
+        raise InputError(f"k must be at least 2: one template needs no certificate, got {k}")
+    q, delta = checks.positive(q, "q", 0.5), checks.positive(delta, "delta", 1.0)
     if pruning not in ("l1", "hamming"):
-        raise ValueError(f"pruning must be 'l1' or 'hamming', got {pruning!r}")
+        raise InputError(f"pruning must be 'l1' or 'hamming', got {pruning!r}")
     d, w = checks.distances(distances, k, n), checks.weights(weights, k)
-    paper = math.ceil(seeds_of(float(w.min()), delta))
+    paper = math.ceil(seeds_needed(float(w.min()), delta))
     if n_seeds == "best":
         tries = sorted({int(l) for l in np.geomspace(k + 2, max(k + 3, min(m, 4 * paper)), 24)})
     else:
         tries = [paper if n_seeds is None else checks.count(n_seeds, "n_seeds")]
-    found = (_at(Point(n, m, q, d, w, l), delta, pruning) for l in tries)
-    return min(found, key=lambda c: c.failure_probability)
-
-
-@dataclass(frozen=True)
-class _Choice:
-    """Free constants of the proof and what they lead to."""
-
-    terms: dict[str, float]
-    constants: dict[str, float]
-
-    @property
-    def total(self) -> float:
-        return math.fsum(self.terms.values())
+    certificates = (_at(Point(n, m, q, d, w, l), delta, pruning) for l in tries)
+    return min(certificates, key=lambda each: each.failure_probability)
 
 
 def _at(point: Point, delta: float, pruning: str) -> Certificate:
-    best = min(_Search(point, delta, pruning).choices(), key=lambda c: c.total, default=None)
+    """The best bound over the free constants of the proof."""
+    choices = _choices(point, delta, pruning)
+    nothing: _Choice = {"no valid choice of constants": 1.0}, {}
+    terms, constants = min(
+        choices, key=lambda choice: math.fsum(choice[0].values()), default=nothing
+    )
     notes = []
     if point.n > events.LONGEST_EXACT_LAW:
         notes.append(f"n > {events.LONGEST_EXACT_LAW:,}: round 1 by Chernoff's bound")
-    if best is None:
+    if not constants:
         notes.append("too few rows or seeds for the argument: nothing is certified")
-        best = _Choice({"no valid choice of constants": 1.0}, {})
+    failure = min(1.0, math.fsum(terms.values()) * _ROUNDING)
     return Certificate(
-        point.n, point.m, point.k, point.q, point.l, pruning, delta, best.terms,
-        min(1.0, best.total * _ROUNDING), best.constants, tuple(notes),
+        point.n, point.m, point.k, point.q, point.l, pruning, delta, terms, failure, constants,
+        tuple(notes),
     )  # fmt: skip
 
 
-class _Search:
-    """Every combination of constants on the grid that the proof admits."""
-
-    def __init__(self, point: Point, delta: float, pruning: str) -> None:
-        self.point, self.delta, self.pruning = point, delta, pruning
-        self.Dmax, self.far = events.farthest_pair(point, delta * 1e-4)
-        self.rounding = {h: events.wrong_bit(point, h) for h in _EXCEPTIONS}
-        self.stray = cache(lambda t, need: events.stray_rows(point, t, need))
-        self.starved = cache(lambda r, t: events.starved_cluster(point, r, t))
-        self.selection = cache(self._selection)
-
-    def choices(self) -> Iterator[_Choice]:
-        point, delta = self.point, self.delta
-        if point.l > point.m or point.m < 3:
-            return
-        coverage = events.missed_cluster(point)
-        for U0, noise in events.noise_candidates(point, delta):
-            lam = events.log_odds(U0, point.n)
-            wrong = max(events.expected_wrong_mass(point, lam), _UNDERFLOW)
-            for share in _WRONG_MASS_SHARES:
-                r = wrong / (share * delta)
-                if r < point.W / 2:
-                    fixed = {
-                        "E0 a cluster without a seed": coverage,
-                        "E1 noise estimate too high": noise,
-                        "E2 wrong mass in round 1": share * delta,
-                        "two rows too far apart": self.far,
-                    }
-                    for t in _subset_sizes(point.W - r):
-                        yield from self._finish(fixed, U0, lam, r, t)
-
-    def _finish(
-        self, fixed: dict[str, float], U0: int, lam: float, r: float, t: int
-    ) -> Iterator[_Choice]:
-        """E3-E6 for given U0, r and t; h takes what is best."""
-        point = self.point
-        s = _up(2 * r / point.W * self.Dmax)
+def _choices(point: Point, delta: float, pruning: str) -> Iterator[_Choice]:
+    """The bounds on all events for every choice of constants on the grid; h is the best one."""
+    if point.l > point.m or point.m < 3:
+        return
+    coverage = events.missed_cluster(point)
+    Dmax, far = events.farthest_pair(point, delta * 1e-4)
+    rounding = {h: events.wrong_bit(point, h) for h in _EXCEPTIONS}
+    starved = cache(partial(events.starved_cluster, point))
+    stray_rows = cache(partial(events.stray_rows, point))
+    selection = cache(partial(_wrong_selection, point, pruning))
+    implied = pruning == "hamming" and point.k == 2  # E4 implies a right selection
+    for U0, noise, lam, wrong_mass, r, t in _constants(point, delta):
+        s = _up(2 * r / point.W * Dmax)
         decided = math.log(2 * point.m * (point.k - 1)) / lam
-        follows = self.pruning == "hamming" and point.k == 2  # selection follows from E4 then
-        stray = self.stray(t, _up(max(decided, s) + s if follows else decided + s))
-        selection = 0.0 if follows else self.selection(t, s)
-        if not math.isfinite(stray + selection):
-            return
-        allowed = (0,) if follows else _EXCEPTIONS
-        h = min(allowed, key=lambda h: stray / (h + 1) + self.rounding[h])
+        stray = stray_rows(t, _up(max(decided, s) + s if implied else decided + s))
+        mixed = 0.0 if implied else selection(t, s)
+        if not math.isfinite(stray + mixed):
+            continue
+        allowed = (0,) if implied else _EXCEPTIONS
+        h = min(allowed, key=lambda h: stray / (h + 1) + rounding[h])
         terms = {
-            **fixed,
-            "E3 a cluster starves": self.starved(_up(r), t),
+            "E0 a cluster without a seed": coverage,
+            "E1 noise estimate too high": noise,
+            "E2 wrong mass in round 1": wrong_mass,
+            "two rows too far apart": far,
+            "E3 a cluster starves": starved(_up(r), t),
             "E4 rows astray in round 2": stray / (h + 1),
-            "E5 two templates of one cluster kept": selection,
-            "E6 a bit outvoted by flips": self.rounding[h],
+            "E5 two templates of one cluster kept": mixed,
+            "E6 a bit outvoted by flips": rounding[h],
         }
-        yield _Choice(terms, {"U0": U0, "r": r, "t": t, "h": h, "Dmax": self.Dmax})
+        yield terms, {"U0": U0, "r": r, "t": t, "h": h, "Dmax": Dmax}
 
-    def _selection(self, t: int, s: float) -> float:
-        if self.pruning == "l1":
-            return events.wrong_selection(self.point, t, s)
-        return events.wrong_hamming_selection(self.point, min(t, _LARGEST_SQUARE), s)
+
+def _constants(point: Point, delta: float) -> Iterator[tuple[int, float, float, float, float, int]]:
+    """U0 with the bound on E1 and λ0, then r with the bound on E2, then t."""
+    for U0, noise in events.noise_candidates(point, delta):
+        lam = events.log_odds(U0, point.n)
+        expected = max(events.expected_wrong_mass(point, lam), _UNDERFLOW)
+        for fraction in _WRONG_MASS_FRACTIONS:
+            r = expected / (fraction * delta)
+            if r < point.W / 2:
+                for t in _subset_sizes(point.W - r):
+                    yield U0, noise, lam, fraction * delta, r, t
+
+
+def _wrong_selection(point: Point, pruning: str, t: int, s: float) -> float:
+    if pruning == "l1":
+        return events.wrong_selection(point, t, s)
+    return events.wrong_hamming_selection(point, min(t, _LARGEST_SQUARE), s)
 
 
 def _up(x: float) -> float:

@@ -1,9 +1,9 @@
 """The events behind the sharper certificate, each with an upper bound on its probability.
 
-Proofs: "Certificates, for a reader who wants to attack them" in the documentation. Notation as
-there: W = m/4l is the mass a seed needs to survive step 5, r bounds the total mass that round 1
-gives to seeds of wrong clusters, t = ⌊W - r⌋ or less is how many rows a survivor averages at least,
-s = 2(r/W)·Dmax is how far wrong mass can move a distance, λ0 = ln a0 the least log-odds of a bit.
+The proofs are in the documentation, under "Certificates and their proofs". As there, W = m/4l is
+the mass a seed needs to survive step 5, r bounds the total mass that round 1 gives to seeds of
+wrong clusters, t ≤ ⌊W - r⌋ is how many rows a survivor averages at least, s = 2(r/W)·Dmax is how
+far wrong mass can move a distance, and λ0 = ln a0 is the least log-odds of a bit.
 """
 
 import itertools
@@ -35,7 +35,7 @@ _TILTS = np.geomspace(1e-4, 12.0, 120)
 
 @dataclass(frozen=True)
 class Point:
-    """One parameter point, checked."""
+    """One parameter point, its values checked."""
 
     n: int
     m: int
@@ -54,7 +54,7 @@ class Point:
 
     @property
     def pair(self) -> float:
-        """p2 = 2q(1-q): how often two rows of one template differ in a column."""
+        """p2 = 2q(1-q): the probability that two rows of one template differ in a column."""
         return 2 * self.q * (1 - self.q)
 
 
@@ -71,19 +71,19 @@ def missed_cluster(point: Point) -> float:
 
 
 def noise_candidates(point: Point, delta: float) -> list[tuple[int, float]]:
-    """E1: thresholds U0 for the closest pair of seeds, and P(it is farther).
+    """E1: thresholds U0 for the distance of the closest pair of seeds, and P(it is larger).
 
     Given the labels there are at least ⌈(l-k)/2⌉ disjoint pairs of seeds from one cluster.
     """
     pairs = -(-(point.l - point.k) // 2)
     if pairs < 1:
         return []
-    found: dict[int, float] = {}
+    candidates: dict[int, float] = {}
     for target in (delta * 1e-1, delta * 1e-2, delta * 1e-3, delta * 1e-5, delta * 1e-8):
         U0 = max(1, int(stats.binom.isf(target ** (1 / pairs), point.n, point.pair)))
         if point.n / 2 - 0.25 > U0:
-            found[U0] = float(upper_tail(point.n, point.pair, U0 + 1) ** pairs)
-    return list(found.items())
+            candidates[U0] = float(upper_tail(point.n, point.pair, U0 + 1) ** pairs)
+    return list(candidates.items())
 
 
 def log_odds(U0: float, n: int) -> float:
@@ -92,10 +92,11 @@ def log_odds(U0: float, n: int) -> float:
     return math.log((1 - q0) / q0)
 
 
-def wrong_share(n: int, d: int, q: float, lam: float) -> float:
-    """E min(1, a^-gap), gap = D(x, z) - D(x, y) for x, y of one template and z of one d away.
+def wrong_responsibility(n: int, d: int, q: float, lam: float) -> float:
+    """E min(1, a^-gap), which bounds the mean responsibility of z for x in round 1.
 
-    n - d steps of ±1 with probability q(1-q) each, d steps of +1 with 1-3q(1-q), -1 with q(1-q).
+    gap = D(x, z) - D(x, y) for x, y of one template and z of one at distance d: a sum of
+    n - d steps of ±1 with probability q(1-q) each and d steps of +1 with 1-3q(1-q), -1 with q(1-q).
     The law is computed by FFT after tilting, so that small values keep their digits.
     """
     r = q * (1 - q)
@@ -127,14 +128,14 @@ def wrong_share(n: int, d: int, q: float, lam: float) -> float:
 
 
 def expected_wrong_mass(point: Point, lam: float) -> float:
-    """E2: E[total wrong mass of round 1; E0 and E1]; Markov's inequality does the rest."""
-    w, share = point.weights, {}
+    """E2: E[total wrong mass of round 1; E0 and E1], for Markov's inequality."""
+    w, responsibility = point.weights, {}
     total = 0.0
     for i, j in itertools.permutations(range(point.k), 2):
         d = int(point.distances[i, j])
-        if d not in share:
-            share[d] = wrong_share(point.n, d, point.q, lam)
-        total += w[i] * w[j] * share[d]
+        if d not in responsibility:
+            responsibility[d] = wrong_responsibility(point.n, d, point.q, lam)
+        total += w[i] * w[j] * responsibility[d]
     return float(point.l * (point.m - 1) * total)
 
 
@@ -158,11 +159,11 @@ def farthest_pair(point: Point, budget: float) -> tuple[int, float]:
 
 
 def starved_cluster(point: Point, r: float, t: int) -> float:
-    """E3: a cluster whose seeds all starve, |S_i| - r < N_i·W, or that has t rows or fewer."""
+    """E3: all seeds of some cluster starve, |S_i| - r < N_i·W, or it has t rows or fewer."""
     total = 0.0
     for w in point.weights:
         seeds, chance, missed = coarse(*window(point.l, float(w)))
-        # more seeds need more rows, so that a bin may stand at its upper end; none is E0's affair
+        # More seeds need more rows, so a bin may have the value of its upper end. No seed is E0.
         needed = seeds * max(point.W - 1, 0.0) + r
         short = lower_tail(point.m - point.l, w, np.ceil(needed) - 1)
         short = np.where(seeds == 0, 0.0, short)
@@ -171,27 +172,28 @@ def starved_cluster(point: Point, r: float, t: int) -> float:
 
 
 def stray_rows(point: Point, t: int, need: float) -> float:
-    """E4: expected number of rows that some t-means do not keep `need` bits nearer to their own.
+    """E4: expected number of rows less than `need` bits nearer to a t-mean of their own cluster.
 
-    For x of cluster i: mean of the t smallest distances into S_j less mean of the t largest into
-    S_i. Chernoff given the flips f of x on the d differing columns, union over pairs of t-subsets.
+    For x of cluster i this compares the mean of its t smallest distances into S_j with that of its
+    t largest into S_i: Chernoff's bound given the flips f of x on the d differing columns, with a
+    union over pairs of t-subsets.
     """
     if point.m - 1 < 2 * t:
         return math.inf
     subsets = _log_disjoint(point.m - 1, t)
     total = 0.0
-    seen: dict[tuple[int, float], float] = {}
+    chances: dict[tuple[int, float], float] = {}
     for i, j in itertools.permutations(range(point.k), 2):
         d, both = int(point.distances[i, j]), float(point.weights[i] * point.weights[j])
-        if (d, both) not in seen:
-            seen[d, both] = _stray_chance(point, d, t, need, subsets + t * math.log(both))
-        total += point.weights[i] * seen[d, both]
+        if (d, both) not in chances:
+            chances[d, both] = _stray_chance(point, d, t, need, subsets + t * math.log(both))
+        total += point.weights[i] * chances[d, both]
     return float(point.m * total)
 
 
 def _stray_chance(point: Point, d: int, t: int, need: float, log_count: float) -> float:
-    # the exponent rises with f for every tilt (its slope is 2(τ + ln α - ln α') > 0 as q < ½), so
-    # that flips may be binned at the upper end
+    # The exponent rises with f for every tilt (its slope is 2(τ + ln α - ln α') > 0 as q < ½), so
+    # a bin of flips may have the value of its upper end.
     flips, chance, missed = coarse(*window(d, point.q))
     tau = _TILTS[:, None]
     down = np.log1p(point.q * np.expm1(-tau))
@@ -244,8 +246,8 @@ def wrong_bit(point: Point, h: int) -> float:
             wrong = upper_tail(sizes, point.q, (sizes - h - 0.5) / 2)
             total += min(1.0, float(np.sum(chance * np.minimum(1.0, point.n * wrong)))) + missed
         else:
-            share = max(point.q, 0.5 - (h + 0.5) / (2 * sizes[0]))
-            total += point.n * math.exp(-sizes[0] * float(kl(share, point.q))) + missed
+            rate = max(point.q, 0.5 - (h + 0.5) / (2 * sizes[0]))
+            total += point.n * math.exp(-sizes[0] * float(kl(rate, point.q))) + missed
     return total
 
 
@@ -280,11 +282,11 @@ def _off_diagonal(d: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def wrong_hamming_selection(point: Point, t: int, s: float) -> float:
-    """E5, step 6 in expected Hamming distance, for any k: no threshold parts within and between.
+    """E5, step 6 in expected Hamming distance: no threshold separates within from between.
 
-    Within a cluster the two t-subsets may share rows. Per column the distance S + T - 2ST is
-    submodular in (S, T) while its tilt is at most 2, so shared rows only lower the moment
-    function of disjoint ones: hence tilts up to 2 there.
+    Within a cluster the two t-subsets may have rows in common. Per column e^(τ(S + T - 2ST)) is
+    submodular in (S, T) for tilts τ up to 2, so common rows only lower the moment function of
+    disjoint subsets: hence tilts up to 2 there.
     """
     if point.m < 2 * t:
         return math.inf

@@ -1,4 +1,4 @@
-"""Limits no method can beat, to put beside what is certified."""
+"""Limits that no method can beat, to compare with what is certified."""
 
 import itertools
 import math
@@ -17,20 +17,20 @@ _LONGEST_SUM = 5_000_000
 
 @dataclass(frozen=True)
 class Limit:
-    """What even perfect knowledge cannot do."""
+    """The least error and the best recovery, whatever the method."""
 
     label_error: float
-    """Bayes error of labelling a row with templates, q and w known; see `label_error_is_exact`."""
+    """Bayes error of labelling a row, templates, q and w known; see `label_error_is_exact`."""
     recovery_uniform: float
     """Largest probability of finding all templates with every label known, if templates are
-    independent and uniform: majority vote in each cluster (for k > 2 an upper bound on it)."""
+    independent and uniform: that of a majority vote in each cluster (for k > 2 a bound on it)."""
     recovery_masks: float
     """Largest probability of finding all templates when labels **and** the columns in which
-    templates differ are known: one majority vote over all rows. The valid limit at a fixed
-    distance pattern, where pooling clusters can beat `recovery_uniform`."""
+    templates differ are known: that of one majority vote over all rows. This is the limit for
+    given distances, where pooling clusters can beat `recovery_uniform`."""
     label_error_is_exact: bool
-    """True for k ≤ 3 (unless the sum is too long); for more templates distances do not fix the
-    error, and `label_error` is the largest pairwise one, which the true one is at least."""
+    """True for k ≤ 3 (unless the sum is too long). For more templates distances do not determine
+    the error; `label_error` is then the largest over pairs, and the true one is at least that."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -47,7 +47,7 @@ def limit(n: int, m: int, k: int, q: float, distances: ArrayLike, weights: Array
     (0.167, 0.931)
     """
     n, m, k = checks.count(n, "n"), checks.count(m, "m"), checks.count(k, "k")
-    q = checks.unit(q, "q", 0.5)
+    q = checks.positive(q, "q", 0.5)
     d, w = checks.distances(distances, k, n), checks.weights(weights, k)
     pairs = itertools.combinations(range(k), 2)
     label = max((pair_error(int(d[i, j]), q, w[i], w[j]) for i, j in pairs), default=0.0)
@@ -61,10 +61,11 @@ def limit(n: int, m: int, k: int, q: float, distances: ArrayLike, weights: Array
 
 
 def triple_error(d: NDArray[np.int64], q: float, w: Floats) -> float | None:
-    """1 - Σ_x max_i w_i f_i(x) for three templates, whose distances say which columns differ.
+    """1 - Σ_x max_i w_i f_i(x) for three templates, whose distances determine it.
 
-    Columns fall into three kinds: one template differs from the other two. Only the number of
-    flips on each kind tells. None where the distances have no such columns or the sum is too long.
+    There are three kinds of columns, in each of which one template differs from the other two;
+    only the number of flips in each kind matters. None if no columns have such distances or the
+    sum is too long.
     """
     total = int(d[0, 1] + d[0, 2] + d[1, 2])
     if total % 2:
@@ -72,7 +73,7 @@ def triple_error(d: NDArray[np.int64], q: float, w: Floats) -> float | None:
     kinds = [total // 2 - int(d[1, 2]), total // 2 - int(d[0, 2]), total // 2 - int(d[0, 1])]
     if math.prod(kind + 1 for kind in kinds) > _LONGEST_SUM:
         return None
-    # ones[j]: on the columns where j differs from the other two, how many bits a row shares with j
+    # ones[j]: in how many of the columns where j differs from the other two a row agrees with j
     ones = np.meshgrid(*(np.arange(kind + 1.0) for kind in kinds), indexing="ij")
     ways = sum(log_choose(kind, one) for kind, one in zip(kinds, ones, strict=True))
     step = math.log((1 - q) / q)
@@ -80,15 +81,15 @@ def triple_error(d: NDArray[np.int64], q: float, w: Floats) -> float | None:
     for i in range(3):
         flips = sum(kinds[j] - ones[j] if j == i else ones[j] for j in range(3))
         best = np.maximum(best, math.log(w[i]) - step * flips)
-    known = np.exp(ways + best + sum(kinds) * math.log1p(-q)).sum()
-    return max(0.0, 1.0 - float(known))
+    correct = np.exp(ways + best + sum(kinds) * math.log1p(-q)).sum()
+    return max(0.0, 1.0 - float(correct))
 
 
 def pair_error(d: int, q: float, w_i: float, w_j: float) -> float:
-    """Σ_x min(w_i f_i(x), w_j f_j(x)): only the flips f on the d differing columns tell.
+    """Σ_x min(w_i f_i(x), w_j f_j(x)): only the flips f in the d differing columns matter.
 
-    Seen from j the same row has d - f flips. Where i explains f better (f below the crossing
-    point), j's share is lost, and the other way round.
+    A row of i with f flips there is as a row of j with d - f. Below the crossing point i is
+    likelier and rows of j are lost, above it rows of i.
     """
     crossing = (d + math.log(w_i / w_j) / math.log((1 - q) / q)) / 2  # i is likelier for f below
     lost_i = stats.binom.sf(math.ceil(crossing) - 1, d, q) if crossing > 0 else 1.0
@@ -97,7 +98,7 @@ def pair_error(d: int, q: float, w_i: float, w_j: float) -> float:
 
 
 def vote_error(rows: ArrayLike, q: float) -> Floats:
-    """Probability that a majority vote over so many rows gets a bit wrong, ties by a fair coin."""
+    """Probability that the majority of so many rows is wrong in a column, ties by a fair coin."""
     M = np.asarray(rows, dtype=np.float64)
     half = np.floor(M / 2)
     tie = np.where(M % 2 == 0, stats.binom.pmf(half, M, q), 0.0)

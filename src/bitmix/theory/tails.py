@@ -1,4 +1,4 @@
-"""Tails of binomial laws that never come out too small: the bricks of every bound here.
+"""Tails of binomial laws, never computed too small, so that sums of them stay upper bounds.
 
 Logarithms are natural. Functions named ``log_…`` return upper bounds of log-probabilities.
 """
@@ -16,7 +16,7 @@ TINY = 1e-300
 
 
 def noise_of_pair(p2: float) -> float:
-    """q ≤ ½ with 2q(1-q) = p2; ½ where there is none."""
+    """q ≤ ½ with 2q(1-q) = p2; ½ if there is none."""
     return 0.5 if p2 >= 0.5 else p2 / (1 + math.sqrt(1 - 2 * p2))
 
 
@@ -47,8 +47,8 @@ def log_upper_tail(n: int, p: float, at_least: ArrayLike) -> Floats:
     at_least = np.asarray(at_least, dtype=np.float64)
     with np.errstate(divide="ignore"):
         exact = stats.binom.logsf(np.ceil(at_least) - 1, n, p)
-    share = np.clip(at_least / n, p, 1.0)
-    chernoff = np.where(at_least > n, -np.inf, -n * kl(share, p))
+    rate = np.clip(at_least / n, p, 1.0)
+    chernoff = np.where(at_least > n, -np.inf, -n * kl(rate, p))
     return np.asarray(np.where(exact > -650, np.minimum(exact, 0.0), chernoff))
 
 
@@ -59,7 +59,7 @@ def log_choose(n: ArrayLike, k: ArrayLike) -> Floats:
 
 
 def window(n: int, p: float, miss: float = 1e-18) -> tuple[Floats, Floats, float]:
-    """Values of Bin(n, p), their probabilities, and a bound on what is left out."""
+    """Values of Bin(n, p), their probabilities, and a bound on the probability left out."""
     low = _where_rare(n, p, miss / 2, 0)
     high = _where_rare(n, p, miss / 2, n)
     values = np.arange(low, high + 1, dtype=np.float64)
@@ -67,7 +67,7 @@ def window(n: int, p: float, miss: float = 1e-18) -> tuple[Floats, Floats, float
 
 
 def coarse(values: Floats, chance: Floats, missed: float) -> tuple[Floats, Floats, float]:
-    """A long window in at most 2,000 bins, each at its upper end."""
+    """The same window in at most 2,000 bins, each with the value of its upper end."""
     size = -(-len(values) // 2000)
     starts = np.arange(0, len(values), size)
     ends = np.minimum(starts + size, len(values)) - 1
@@ -75,8 +75,8 @@ def coarse(values: Floats, chance: Floats, missed: float) -> tuple[Floats, Float
 
 
 def _where_rare(n: int, p: float, miss: float, end: int) -> int:
-    """The value nearest the mean on the side of `end` beyond which Chernoff leaves only `miss`."""
-    near, far = round(n * p), end  # `far` or beyond is rare enough, or there is nothing beyond
+    """The value nearest the mean, towards `end`, from which on Chernoff's bound is below `miss`."""
+    near, far = round(n * p), end  # from `far` on it is rare enough, or there is nothing more
     while abs(far - near) > 1:
         middle = (near + far) // 2
         if n * float(kl(middle / n, p)) >= -np.log(miss):

@@ -1,206 +1,165 @@
-"""Parquet and Arrow tables: a column a bit, or one column of packed bytes, read by batches."""
+"""Parquet and Arrow tables, read by batches: one column per bit, or one column of packed bytes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bitmix.errors import FileFormatError, InputError
-from bitmix.kernels.bits import Words, pack
-from bitmix.rows.files import table
+from bitmix.errors import InputError
+from bitmix.kernels.bits import Words
+from bitmix.rows import convert
+from bitmix.rows.convert import Origin, pack_cells, spans
 from bitmix.rows.files.table import (
-    Picked,
-    Piece,
-    Stream,
+    FILL,
+    NOT_A_FEATURE,
+    Chunk,
+    Chunks,
+    Request,
     Table,
-    Wanted,
     damage_named,
-    library,
-    packed_octets,
+    octets_to_words,
 )
+from bitmix.support.extras import need
 
 _BUFFERS = 1 << 24  # bytes, of all columns together
-_IN_MEMORY = 1 << 28  # bytes, of an Arrow file
 
 Batches = Callable[[Sequence[str], int], Iterator[Any]]
-"""Record batches of the columns with these names, of about so many rows."""
+"""Record batches of the columns with these names, of about this many rows each."""
 
 
-def open_parquet(path: Path, wanted: Wanted) -> Table:
+def open_parquet(path: Path, request: Request) -> Table:
     """A Parquet file."""
-    parquet = library("pyarrow.parquet", "files", path)
+    need("pyarrow")
+    from pyarrow.parquet import ParquetFile
 
     def opened(columns: int = 1) -> Any:
-        """Not mapped, so that a file that shrinks is an error; without a buffer for each column
-        pyarrow would load a row group whole.
+        """The file is not mapped, so that one that shrinks is an error. Without a buffer for each
+        column pyarrow would load a whole row group.
         """
         buffer = min(max(_BUFFERS // columns, 1 << 12), 1 << 20)
-        return parquet.ParquetFile(path, buffer_size=buffer, pre_buffer=False)
+        return ParquetFile(path, buffer_size=buffer, pre_buffer=False)
 
     def batches(columns: Sequence[str], rows: int) -> Iterator[Any]:
-        with _errors_named(path), opened(len(columns)) as file:
+        with _damage(path), opened(len(columns)) as file:
             yield from file.iter_batches(rows, columns=list(columns), use_threads=False)
 
-    with _errors_named(path), opened() as file:
+    with _damage(path), opened() as file:
         schema, n_rows = file.schema_arrow, file.metadata.num_rows
-    return _table(path, wanted, schema, batches, n_rows)
+    return _table(path, request, schema, batches, n_rows)
 
 
-def open_arrow(path: Path, wanted: Wanted) -> Table:
+def open_arrow(path: Path, request: Request) -> Table:
     """An Arrow file (Feather 2 is one) or stream."""
-    arrow = library("pyarrow", "files", path)
-    ipc = library("pyarrow.ipc", "files", path)
-
-    size = path.stat().st_size
-
-    def source() -> Any:
-        """In memory, or mapped if large: the only batch may be the whole table."""
-        if size > _IN_MEMORY:
-            return arrow.memory_map(str(path))
-        with path.open("rb") as file:
-            return arrow.BufferReader(file.read(size + 1))
+    need("pyarrow")
+    import pyarrow as pa
 
     def opened() -> Any:
-        octets = source()
+        """A reader of plain reads, so that a file that shrinks is an error."""
+        octets = pa.OSFile(str(path))
         try:
-            return ipc.open_file(octets)
-        except arrow.ArrowInvalid:
+            return pa.ipc.open_file(octets)
+        except pa.ArrowInvalid:
             octets.seek(0)
-            return ipc.open_stream(octets)
+            return pa.ipc.open_stream(octets)
 
     def batches(columns: Sequence[str], rows: int) -> Iterator[Any]:
-        with _errors_named(path):
-            for batch in _unchanged(_batches_of(opened()), path, size):
+        with _damage(path):
+            for batch in _batches_of(opened()):
                 chosen = batch.select(list(columns))
-                slices = (chosen.slice(start, rows) for start in range(0, batch.num_rows, rows))
-                yield from _unchanged(slices, path, size)
+                for start, stop in spans(batch.num_rows, rows):
+                    yield chosen.slice(start, stop - start)
 
-    with _errors_named(path):
+    with _damage(path):
         schema = opened().schema
-    return _table(path, wanted, schema, batches, None)
-
-
-def _unchanged(values: Iterator[Any], path: Path, size: int) -> Iterator[Any]:
-    """The values, each made while the file has its size: to look at what is mapped and no longer
-    there would end the process.
-    """
-    while True:
-        found = path.stat().st_size
-        if found != size:
-            raise FileFormatError(
-                f"{path} had {size:,} bytes and has {found:,} now: it was changed while it was read"
-            )
-        try:
-            value = next(values)
-        except StopIteration:
-            return
-        yield value
+    return _table(path, request, schema, batches, None)
 
 
 def _batches_of(reader: Any) -> Iterator[Any]:
+    """The record batches of a file or of a stream."""
     if not hasattr(reader, "get_batch"):
         return iter(reader)
-    return (reader.get_batch(i) for i in range(reader.num_record_batches))
+    return map(reader.get_batch, range(reader.num_record_batches))
 
 
-def _errors_named(path: Path) -> AbstractContextManager[None]:
+def _damage(path: Path) -> AbstractContextManager[None]:
     return damage_named(f"{path} is not what its ending says, or is cut short or damaged")
 
 
-def _table(path: Path, wanted: Wanted, schema: Any, batches: Batches, n_rows: int | None) -> Table:
-    types = library("pyarrow", "files", path).types
-    with _errors_named(path):
+def _table(
+    path: Path, request: Request, schema: Any, batches: Batches, n_rows: int | None
+) -> Table:
+    from pyarrow import types
+
+    with _damage(path):
         header = schema.names
-    picked = wanted.pick(path, header)
-    packed = [i for i in picked.features if types.is_fixed_size_binary(schema.field(i).type)]
-    if packed and picked.features != packed[:1]:
+    roles = request.roles(path, len(header), header)
+    packed = [i for i in roles.features if types.is_fixed_size_binary(schema.field(i).type)]
+    if packed and roles.features != packed[:1]:
         raise InputError(
-            f"{path} has packed bytes in column {header[packed[0]]!r}, which must be the "
-            "only feature: say --id-column or --label-column for the others, or drop them"
+            f"{path} has packed bytes in column {header[packed[0]]!r}, which must be the only "
+            "feature: set id_column= or label_column= for the others, or drop them"
         )
-    for i in () if packed else picked.features:
+    for i in () if packed else roles.features:
         kind = schema.field(i).type
         if not (types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind)):
-            name = header[i]
             raise InputError(
-                f"{path} must hold 0 and 1, but column {name!r} holds {kind}: "
-                f"say --id-column {name} or --label-column {name} if it is no feature"
+                f"{path} must hold 0 and 1, but column {header[i]!r} holds {kind}: "
+                f"{NOT_A_FEATURE.format(column=repr(header[i]))}"
             )
-    names = tuple(header[i] for i in picked.features)
-    n_columns = 8 * schema.field(packed[0]).type.byte_width if packed else len(names)
-    reader = _Reader(path, header, picked, bool(packed), n_columns, n_rows, batches)
-    return Table(
-        path=path,
-        n_columns=n_columns,
-        size=path.stat().st_size,
-        stream=reader.stream,
-        names=None if packed else names,
-        n_rows=n_rows,
-        has_ids=picked.id is not None,
-        has_labels=picked.label is not None,
-    )
+    n_columns = len(roles.features)
+    if packed:
+        n_columns, roles = 8 * schema.field(packed[0]).type.byte_width, replace(roles, names=None)
+    features = [header[i] for i in roles.features]
+    others = [None if i is None else header[i] for i in (roles.id, roles.label)]
+    columns = [*features, *(name for name in dict.fromkeys(others) if name is not None)]
+    origin = Origin(str(path), features, NOT_A_FEATURE, FILL)
 
-
-@dataclass(frozen=True)
-class _Reader:
-    path: Path
-    names: Sequence[str]
-    picked: Picked
-    packed: bool
-    n_columns: int
-    n_rows: int | None
-    batches: Batches
-
-    def stream(self) -> Stream:
+    def read_chunks() -> Chunks:
         row = 0
-        features = [self.names[i] for i in self.picked.features]
-        apart = [None if i is None else self.names[i] for i in (self.picked.id, self.picked.label)]
-        columns = [*features, *(name for name in dict.fromkeys(apart) if name is not None)]
-        for batch in self.batches(columns, max(1, table.BLOCK_CELLS // self.n_columns)):
+        for batch in batches(columns, max(1, convert.BLOCK_CELLS // n_columns)):
             if batch.num_rows == 0:
                 continue
-            words = self._packed(batch, row) if self.packed else self._bits(batch, features, row)
-            ids, labels = (None if name is None else _texts(batch.column(name)) for name in apart)
-            row += batch.num_rows
-            yield Piece(words, ids, labels), row / (self.n_rows or row)
-
-    def _bits(self, batch: Any, features: Sequence[str], row: int) -> Words:
-        cells = np.empty((len(features), batch.num_rows), dtype=np.bool_)
-        for bits, name in zip(cells, features, strict=True):
-            column = batch.column(name)
-            self._check_filled(column, name, row)
-            values = column.to_numpy(zero_copy_only=False)
-            np.equal(values, 1, out=bits)
-            wrong = ~bits & (values != 0)
-            if wrong.any():
-                i = int(wrong.argmax())
-                raise InputError(
-                    f"{self.path} must hold 0 and 1, but row {row + i:,} (counted from 0) has "
-                    f"{values[i]} in column {name!r}: say --id-column {name} or --label-column "
-                    f"{name} if it is no feature"
-                )
-        return pack(np.ascontiguousarray(cells.T))
-
-    def _packed(self, batch: Any, row: int) -> Words:
-        name = self.names[self.picked.features[0]]
-        column = batch.column(name)
-        self._check_filled(column, name, row)
-        octets = np.frombuffer(column.buffers()[1], dtype=np.uint8)
-        width = self.n_columns // 8
-        start = column.offset * width
-        return packed_octets(octets[start : start + len(column) * width].reshape(-1, width))
-
-    def _check_filled(self, column: Any, name: str, row: int) -> None:
-        if column.null_count:
-            i = column.is_null().to_numpy(zero_copy_only=False).argmax()
-            raise InputError(
-                f"{self.path} must hold 0 and 1, but row {row + i:,} (counted from 0) has no value "
-                f"in column {name!r}: fill or drop missing cells first"
+            known: Words | None = None
+            if packed:
+                words = _packed_bytes(batch.column(features[0]), origin, row)
+            else:
+                cells = columns_to_cells([batch.column(name) for name in features])
+                words, known = pack_cells(cells, origin, row, missing=request.missing)
+            ids, labels = (
+                None if name is None else column_to_texts(batch.column(name)) for name in others
             )
+            row += batch.num_rows
+            yield Chunk(words, known, ids, labels), row / (n_rows or row)
+
+    return Table(path, n_columns, path.stat().st_size, read_chunks, roles, n_rows)
 
 
-def _texts(column: Any) -> list[str]:
+def _packed_bytes(column: Any, origin: Origin, row: int) -> Words:
+    """A column of packed bytes, one value per row, as words."""
+    if column.null_count:
+        empty = column.is_null().to_numpy(zero_copy_only=False).argmax()
+        raise origin.missing(origin.place(row + empty, 0))
+    width = column.type.byte_width
+    octets = np.frombuffer(column.buffers()[1], dtype=np.uint8)
+    start = column.offset * width
+    return octets_to_words(octets[start : start + len(column) * width].reshape(-1, width))
+
+
+def columns_to_cells(columns: Sequence[Any]) -> NDArray[Any]:
+    """Columns of numbers or booleans as a block of cells, empty ones as NaN."""
+    kinds = {np.float64 if c.null_count else c.type.to_pandas_dtype() for c in columns}
+    cells = np.empty((len(columns), len(columns[0])), dtype=np.result_type(*kinds))
+    for row, column in zip(cells, columns, strict=True):
+        if column.null_count and column.type == "bool":
+            column = column.cast("uint8")  # NumPy has no booleans with gaps
+        row[:] = column.to_numpy(zero_copy_only=False)
+    return np.ascontiguousarray(cells.T)
+
+
+def column_to_texts(column: Any) -> list[str]:
+    """The values of a column as text; an empty cell is an empty text."""
     return ["" if value is None else str(value) for value in column.to_pylist()]

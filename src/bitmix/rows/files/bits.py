@@ -1,47 +1,36 @@
-"""Our packed file: rows stay on disk."""
+"""Packed files, whose rows stay on disk."""
 
+from functools import partial
 from pathlib import Path
 
 from bitmix.kernels.bits import pack, unpack
 from bitmix.rows.bitfile import WordsFile
-from bitmix.rows.files.table import Piece, Stream, Table, Wanted, spans
+from bitmix.rows.convert import block_spans
+from bitmix.rows.files.table import Chunk, Chunks, Request, Table
 from bitmix.rows.packed import BitMatrix
 
 
-def open_bits(path: Path, wanted: Wanted) -> Table:
-    """A packed file; where columns are picked, its rows are packed again."""
+def open_bits(path: Path, request: Request) -> Table:
+    """A packed file. If only some of its columns are features, its rows are packed again."""
     file = WordsFile(path)
-    m, n, names = len(file), file.n_columns, file.names
-    features, id_column, label_column = list(range(n)), None, None
-    if names is None:
-        wanted.check_nameless(path, n)
-    else:
-        picked = wanted.pick(path, names)
-        features, id_column, label_column = picked.features, picked.id, picked.label
-    as_it_is = features == list(range(n))
+    m, n = len(file), file.n_columns
+    roles = request.roles(path, n, file.names)
+    unchanged = list(roles.features) == list(range(n))
 
-    def stream() -> Stream:
-        for start, stop in spans(m, n):
+    def read_chunks() -> Chunks:
+        for start, stop in block_spans(m, n):
             words = file.read(start, stop)
-            if as_it_is:
-                yield Piece(words), stop / m
+            if unchanged:
+                yield Chunk(words), stop / m
                 continue
             bits = unpack(words, n)
             ids, labels = (
                 None if column is None else [str(bit) for bit in bits[:, column]]
-                for column in (id_column, label_column)
+                for column in (roles.id, roles.label)
             )
-            yield Piece(pack(bits[:, features]), ids, labels), stop / m
+            yield Chunk(pack(bits[:, roles.features]), None, ids, labels), stop / m
 
     return Table(
-        path=path,
-        n_columns=len(features),
-        size=path.stat().st_size,
-        stream=stream,
-        names=None if names is None else tuple(names[i] for i in features),
-        n_rows=m,
-        about=file.about,
-        has_ids=id_column is not None,
-        has_labels=label_column is not None,
-        on_disk=(lambda: BitMatrix.open(path)) if as_it_is else None,
-    )
+        path, len(roles.features), path.stat().st_size, read_chunks, roles, n_rows=m,
+        about=file.about, on_disk=partial(BitMatrix.open, path) if unchanged else None,
+    )  # fmt: skip

@@ -1,29 +1,28 @@
-"""Fingerprints of molecules, .fps: lines of hexadecimal digits, a tab, and the id.
+"""Fingerprints of molecules, .fps: per line hexadecimal digits, a tab, and the id.
 
 Bit i of a fingerprint is bit i mod 8 of its byte i // 8, as in our words.
 """
 
 import binascii
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 
 from bitmix.errors import InputError
 from bitmix.rows.files.lines import FileLines, Lines, split
-from bitmix.rows.files.table import Piece, Stream, Table, Wanted, packed_octets
+from bitmix.rows.files.table import Chunk, Chunks, Request, Table, octets_to_words
 
 _DIGITS = frozenset(b"0123456789abcdefABCDEF")
 
 
-def open_fps(path: Path, wanted: Wanted) -> Table:
+def open_fps(path: Path, request: Request) -> Table:
     """A file of fingerprints."""
-    return fps_table(FileLines(path), wanted)
+    return fps_table(FileLines(path), request)
 
 
-def fps_table(lines: Lines, wanted: Wanted) -> Table:
-    """Fingerprints; the header lines are what the file says of itself."""
+def fps_table(lines: Lines, request: Request) -> Table:
+    """A table of fingerprints; its header lines are what the file says about itself."""
     path = lines.path
     header, rows = _header(lines)
     if not header and not rows:
@@ -31,87 +30,78 @@ def fps_table(lines: Lines, wanted: Wanted) -> Table:
     about = _about(path, header)
     digits, tab, _ = rows[: rows.find(b"\n")].partition(b"\t")
     n_bits = _n_bits(path, about, len(digits))
-    wanted.check_nameless(path, n_bits)
+    roles = replace(request.roles(path, n_bits), id=n_bits if tab else None)
     reader = _Reader(lines, n_bits, len(header), bool(tab))
-    return Table(
-        path=path,
-        n_columns=n_bits,
-        size=lines.size,
-        stream=reader.stream,
-        about=about,
-        has_ids=reader.has_ids,
-    )
+    return Table(path, n_bits, lines.size, reader.read_chunks, roles, about=about)
 
 
 @dataclass(frozen=True)
 class _Reader:
+    """Reads the rows of a file of fingerprints."""
+
     lines: Lines
     n_bits: int
     header_lines: int
     has_ids: bool
 
-    def stream(self) -> Stream:
+    def read_chunks(self) -> Chunks:
         line = 1
-        for block, share in self.lines.blocks():
-            rows = block
-            if line <= self.header_lines:
-                header, rows = _split_header(block)
-                line += len(header)
+        for block, fraction in self.lines.blocks():
+            header, rows = _split_header(block) if line <= self.header_lines else ([], block)
+            line += len(header)
             if rows:
-                piece = self._piece(split(rows), line)
-                line += len(piece.words)
-                yield piece, share
+                chunk = self._chunk(split(rows), line)
+                line += len(chunk.words)
+                yield chunk, fraction
 
-    def _piece(self, lines: list[bytes], line: int) -> Piece:
+    def _chunk(self, lines: list[bytes], line: int) -> Chunk:
         width = -(-self.n_bits // 8)
         digits = [text[: 2 * width] for text in lines]
         tails = [text[2 * width :] for text in lines]
         after = {tail[:1] for tail in tails}
         if {*map(len, digits)} != {2 * width} or after != {b"\t" if self.has_ids else b""}:
-            self._explain(lines, line)
+            raise self._error(lines, line)
         try:
             octets = np.frombuffer(binascii.unhexlify(b"".join(digits)), dtype=np.uint8)
             ids = _ids(tails) if self.has_ids else None
         except ValueError:  # binascii.Error and UnicodeDecodeError
-            self._explain(lines, line)
+            raise self._error(lines, line) from None
         octets = octets.reshape(-1, width)
         if self.n_bits % 8 and np.any(octets[:, -1] >> self.n_bits % 8):
-            self._explain(lines, line)
-        return Piece(packed_octets(octets), ids)
+            raise self._error(lines, line)
+        return Chunk(octets_to_words(octets), None, ids)
 
-    def _explain(self, lines: list[bytes], line: int) -> NoReturn:
-        """The first line that is wrong, and why."""
+    def _error(self, lines: list[bytes], line: int) -> InputError:
+        """The error for the first line that is wrong."""
         width = 2 * -(-self.n_bits // 8)
         for number, text in enumerate(lines, line):
-            digits, tab, rest = text.partition(b"\t")
             where = f"{self.lines.path}, line {number:,}"
+            digits, tab, id_ = text.partition(b"\t")
             wrong = next((i for i, digit in enumerate(digits) if digit not in _DIGITS), None)
             if wrong is not None:
                 letter = digits[wrong : wrong + 1].decode(errors="replace")
-                raise InputError(
+                return InputError(
                     f"{where}: a fingerprint must be hexadecimal digits, but digit {wrong + 1:,} "
                     f"is {letter!r}"
                 )
             if len(digits) != width:
-                raise InputError(
+                return InputError(
                     f"{where}: a fingerprint of {self.n_bits:,} bits must be {width:,} hexadecimal "
                     f"digits, got {len(digits):,}"
                 )
             if self.n_bits % 8 and int(digits[-2:], 16) >> self.n_bits % 8:
-                raise InputError(
+                return InputError(
                     f"{where}: bits are set past the last of {self.n_bits:,} (#num_bits)"
                 )
             if bool(tab) != self.has_ids:
-                raise InputError(f"{where}: every fingerprint must have a tab and an id, or none")
-            try:
-                rest.decode()
-            except UnicodeDecodeError:
-                raise InputError(f"{where}: the id is not UTF-8 text") from None
-        raise AssertionError("only called for lines that are wrong")
+                return InputError(f"{where}: every fingerprint must have a tab and an id, or none")
+            if id_.decode(errors="replace").encode() != id_:
+                return InputError(f"{where}: the id is not UTF-8 text")
+        raise AssertionError("no line is wrong")
 
 
 def _ids(tails: list[bytes]) -> list[str]:
-    """What stands between the first tab and the second, if there is one."""
+    """The texts after the first tab of each line, up to the second if there is one."""
     text = b"".join(tails)
     if text.count(b"\t") == len(tails):
         return text.decode().split("\t")[1:]
@@ -139,7 +129,7 @@ def _split_header(block: bytes) -> tuple[list[bytes], bytes]:
 
 
 def _about(path: Path, header: list[bytes]) -> dict[str, str]:
-    """What the header says; of a word that comes twice, both, on lines of their own."""
+    """The values that the header sets. Those of a name that comes twice are on separate lines."""
     about: dict[str, str] = {}
     for line in header:
         name, is_set, value = line[1:].decode(errors="replace").partition("=")

@@ -1,70 +1,58 @@
-"""Zarr arrays, a folder of chunks."""
+"""Zarr arrays, folders of chunks."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from bitmix.errors import FileFormatError, InputError
-from bitmix.kernels.bits import pack
-from bitmix.rows.files import table
-from bitmix.rows.files.table import (
-    Piece,
-    Stream,
-    Table,
-    Wanted,
-    checked_bits,
-    checked_shape,
-    library,
-    spans,
-)
+from bitmix.rows import convert
+from bitmix.rows.files.table import Request, Table, array_table, check_array, damage_named
+from bitmix.support.extras import need
 
-_FREE_CELLS, _CELLS_A_BYTE = 1 << 28, 1 << 16  # more than any codec packs into a byte
-_MOST_CELLS = 1 << 27  # a row of chunks larger than this is read in parts, each more than once
+_FREE_CELLS, _CELLS_PER_BYTE = 1 << 28, 1 << 16  # more than any codec packs into a byte
+_MAX_CELLS = 1 << 27  # a row of chunks larger than this is read in parts, each more than once
 
 
-def open_zarr(path: Path, wanted: Wanted) -> Table:
-    """A two-dimensional array of 0 and 1, read by rows of chunks."""
-    zarr = library("zarr", "dask", path)
+def open_zarr(path: Path, request: Request) -> Table:
+    """An array of rows and columns, which is read by rows of chunks."""
+    need("zarr")
+    import zarr
+
     if not any((path / name).exists() for name in ("zarr.json", ".zarray", ".zgroup")):
         raise FileFormatError(f"{path} is not a zarr folder: it holds no zarr.json")
-    array = _guarded(path, lambda: zarr.open(str(path), mode="r"))
+    damaged = f"{path} is damaged or cut short"
+    with damage_named(damaged):
+        array: Any = zarr.open(str(path), mode="r")
     if not hasattr(array, "shape"):
         inside = ", ".join(sorted(name for name, _ in array.arrays())) or "none"
         raise InputError(
             f"{path} is a group of arrays ({inside}), not one array: give the folder of the array, "
             "under a name that ends in .zarr"
         )
-    m, n = checked_shape(path, array.shape, array.dtype)
+    m, n = check_array(path, array.shape, array.dtype)
     size = sum(entry.stat().st_size for entry in path.rglob("*") if entry.is_file())
-    if m * n > max(_FREE_CELLS, size * _CELLS_A_BYTE):  # chunks that are not there cost nothing
+    if m * n > max(_FREE_CELLS, size * _CELLS_PER_BYTE):  # chunks that are not there cost nothing
         raise FileFormatError(
             f"{path} is damaged: {size:,} bytes claim to hold {m:,} rows of {n:,} columns"
         )
     if min(array.chunks) < 1:
         raise FileFormatError(f"{path} is damaged: its chunks are said to be {array.chunks}")
-    wanted.check_nameless(path, n)
 
-    def stream() -> Stream:
-        step = _step(array)
-        for start in range(0, m, step):
-            block = _guarded(path, lambda a=start: array[a : a + step])
-            for first, last in spans(len(block), n):
-                bits = checked_bits(path, block[first:last], start + first)
-                yield Piece(pack(bits)), (start + last) / m
+    def blocks() -> Iterator[NDArray[Any]]:
+        for start, stop in convert.spans(m, _rows_at_once(array)):
+            with damage_named(damaged):
+                rows = array[start:stop]
+            for first, last in convert.block_spans(len(rows), n):
+                yield rows[first:last]
 
-    return Table(path=path, n_columns=n, size=size, stream=stream, n_rows=m)
+    return array_table(path, request, (m, n), blocks, size)
 
 
-def _step(array: Any) -> int:
-    """Rows to read at once: whole chunks, so that none is unpacked twice, if they are not huge."""
+def _rows_at_once(array: Any) -> int:
+    """Whole chunks, so that none is decoded twice, unless they are huge."""
     n = array.shape[1]
     rows: int = (getattr(array, "shards", None) or array.chunks)[0]
-    block: int = max(1, table.BLOCK_CELLS // n)
-    return block if rows * n > _MOST_CELLS else -(-block // rows) * rows
-
-
-def _guarded(path: Path, read: Any) -> Any:
-    try:
-        return read()
-    except Exception as error:  # whatever the codec of a damaged chunk raises
-        reason = str(error).partition("\n")[0]
-        raise FileFormatError(f"{path} is damaged or cut short: {reason}") from None
+    block: int = max(1, convert.BLOCK_CELLS // n)
+    return block if rows * n > _MAX_CELLS else -(-block // rows) * rows

@@ -1,30 +1,51 @@
-"""Text tables, .csv and .tsv: cells of one character at the speed of memory, others one by one."""
+"""Text tables, .csv and .tsv.
+
+Cells are read by one of three ways, block by block. Features that are single digits side by side
+are read as bytes, at the speed of memory. pyarrow reads other blocks, where it is installed. The
+standard `csv` module reads whatever is left, and names the line of what is wrong.
+"""
 
 import csv
+import math
+import re
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bitmix.errors import ColumnWarning, InputError
 from bitmix.kernels.bits import Words, pack
+from bitmix.rows.convert import Origin, pack_cells
+from bitmix.rows.files.arrow import column_to_texts, columns_to_cells
 from bitmix.rows.files.lines import FileLines, Lines, split
-from bitmix.rows.files.table import Picked, Piece, Stream, Table, Wanted
+from bitmix.rows.files.table import (
+    FILL,
+    NOT_A_FEATURE,
+    Chunk,
+    Chunks,
+    Request,
+    Roles,
+    Table,
+)
 
-_BITS = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1, "False": 0, "True": 1}
+_ZEROS = ["0", "0.0", "false", "False", "FALSE"]
+_ONES = ["1", "1.0", "true", "True", "TRUE"]
+_MISSING = ["", "NA", "na", "NaN", "nan", "NAN", "null", "NULL", "Null"]
+_GAP = 2
+_CODES = {**dict.fromkeys(_ZEROS, 0), **dict.fromkeys(_ONES, 1)}
 
 
-def open_text(path: Path, wanted: Wanted) -> Table:
+def open_text(path: Path, request: Request) -> Table:
     """A file of cells between commas or tabs."""
     kind = path.name.lower().removesuffix(".gz")
-    return text_table(FileLines(path), "\t" if kind.endswith(".tsv") else ",", wanted)
+    return text_table(FileLines(path), "\t" if kind.endswith(".tsv") else ",", request)
 
 
-def text_table(lines: Lines, separator: str, wanted: Wanted) -> Table:
+def text_table(lines: Lines, separator: str, request: Request) -> Table:
     """A table of cells between separators; its first line may name the columns."""
     path = lines.path
     first = next((block for block, _ in lines.blocks()), b"")
@@ -33,123 +54,75 @@ def text_table(lines: Lines, separator: str, wanted: Wanted) -> Table:
     cells = _cells(path, separator, _decoded(path, first[: first.index(b"\n")], 1), 1)
     if not cells:
         raise InputError(f"{path} must not start with an empty line")
-    if all(_bit(cell) is not None for cell in cells):
-        wanted.check_nameless(path, len(cells))
-        if cells == [str(i) for i in range(len(cells))]:  # what pandas names one or two columns
+    names = None
+    if all(_code(cell) in (0, 1) for cell in cells):
+        if cells == [str(i) for i in range(len(cells))]:  # how pandas names one or two columns
             warnings.warn(
                 f"the first line of {path}, {separator.join(cells)}, is read as a row: if it names "
                 "the columns, give them names that are not 0 and 1",
                 ColumnWarning,
                 stacklevel=2,
             )
-        picked, names = Picked(list(range(len(cells))), None, None), None
     else:
         _check_separator(path, separator, cells)
         names = tuple(cell.strip() for cell in cells)
-        picked = wanted.pick(path, names)
-    reader = _Reader(lines, separator, len(cells), names, picked)
-    return Table(
-        path=path,
-        n_columns=len(picked.features),
-        size=lines.size,
-        stream=reader.stream,
-        names=None if names is None else tuple(names[i] for i in picked.features),
-        has_ids=picked.id is not None,
-        has_labels=picked.label is not None,
-    )
+    roles = request.roles(path, len(cells), names)
+    reader = _Reader(lines, separator, len(cells), names, roles, request.missing)
+    return Table(path, len(roles.features), lines.size, reader.read_chunks, roles)
 
 
 @dataclass(frozen=True)
 class _Reader:
+    """Reads the rows of a text table."""
+
     lines: Lines
     separator: str
     n_cells: int
-    """Cells of a line, whatever they are."""
+    """The number of cells per line, of features and others."""
     names: tuple[str, ...] | None
-    picked: Picked
+    roles: Roles
+    missing: bool
 
-    def stream(self) -> Stream:
+    def read_chunks(self) -> Chunks:
         line = 1
-        for block, share in self.lines.blocks():
+        for block, fraction in self.lines.blocks():
             if line == 1 and self.names is not None:
                 block, line = block[block.index(b"\n") + 1 :], 2
             if block:
-                piece = self._quick(block) or self._careful(block, line)
-                line += len(piece.words)
-                yield piece, share
+                if not block.isascii():
+                    _decoded(self.lines.path, block, line)  # an error unless it is UTF-8
+                chunk = self._digits(block) or self._by_pyarrow(block) or self._by_csv(block, line)
+                line += len(chunk.words)
+                yield chunk, fraction
 
-    def _quick(self, block: bytes) -> Piece | None:
-        """Lines whose features are all of one character; None where anything else is met."""
-        if b"\r" in block:  # within a line: those that end one are gone
+    def _digits(self, block: bytes) -> Chunk | None:
+        """Lines whose features are single digits side by side; None if there is anything else."""
+        if self._around is None or b'"' in block or b"\r" in block:
             return None
-        quoted = b'"' in block
-        if self._around == (0, 0):
-            words = self._regular(block)
-            return None if words is None else Piece(words)
-        if quoted and self._around is None:
-            return None
-        cells = self._split(split(block))
-        if cells is None:
-            return None
-        features, others = cells
-        if quoted and not all(map(_unquote, others)):
-            return None
-        words = self._regular(b"\n".join(features) + b"\n")
-        try:
-            ids, labels = (
-                None if i is None else _all_decoded([line[i] for line in others])
-                for i in (self._other(self.picked.id), self._other(self.picked.label))
-            )
-        except UnicodeDecodeError:
-            return None
-        return None if words is None else Piece(words, ids, labels)
-
-    def _split(self, lines: list[bytes]) -> tuple[list[bytes], list[list[bytes]]] | None:
-        """The features of each line, still separated, and its other cells (see `_other`)."""
-        separator = self.separator.encode()
-        if self._around is None:
-            cells = [line.split(separator) for line in lines]
-            if {*map(len, cells)} != {self.n_cells}:
-                return None
-            chosen = itemgetter(*self.picked.features, self.picked.features[0])
-            return [separator.join(chosen(line)[:-1]) for line in cells], cells
         before, after = self._around
-        heads = [line.split(separator, before) for line in lines]
+        if before == after == 0:
+            words = self._digits_alone(block)
+            return None if words is None else Chunk(words)
+        separator = self.separator.encode()
+        heads = [line.split(separator, before) for line in split(block)]
         tails = [head.pop().rsplit(separator, after) for head in heads]
         if {*map(len, heads)} != {before} or {*map(len, tails)} != {after + 1}:
             return None
-        features = [tail[0] for tail in tails]
-        return features, [head + tail[1:] for head, tail in zip(heads, tails, strict=True)]
-
-    def _other(self, column: int | None) -> int | None:
-        """Where `_split` leaves the cell of a column that is no feature."""
-        if column is None or self._around is None or column < self._around[0]:
-            return column
-        return column - len(self.picked.features)
-
-    @cached_property
-    def _around(self) -> tuple[int, int] | None:
-        """How many columns stand before and after the features, if these stand together."""
-        features = self.picked.features
-        first = features[0]
-        if features != list(range(first, first + len(features))):
+        words = self._digits_alone(b"\n".join(tail[0] for tail in tails) + b"\n")
+        if words is None:
             return None
-        return first, self.n_cells - first - len(features)
+        last = self.roles.features[-1]
+        ids, labels = (
+            None if column is None
+            else _decode_all([head[column] for head in heads]) if column < before
+            else _decode_all([tail[column - last] for tail in tails])
+            for column in (self.roles.id, self.roles.label)
+        )  # fmt: skip
+        return Chunk(words, None, ids, labels)
 
-    def _regular(self, block: bytes) -> Words | None:
-        """Lines that are features and nothing else: digits, or numbers or words of pandas."""
-        words = self._digits(block)
-        if words is None and b".0" in block:
-            separator = self.separator.encode()
-            plain = block.replace(b".0" + separator, separator).replace(b".0\n", b"\n")
-            words = self._digits(plain)
-        elif words is None and b"e" in block:
-            words = self._digits(block.replace(b"False", b"0").replace(b"True", b"1"))
-        return words
-
-    def _digits(self, block: bytes) -> Words | None:
-        """Lines of features of one character each."""
-        zeros, fixed = self._pattern
+    def _digits_alone(self, block: bytes) -> Words | None:
+        """Lines that are single digits and separators, and nothing else."""
+        zeros, fixed = self._line_of_zeros
         if len(block) % len(zeros):
             return None
         changed = np.frombuffer(block, dtype=np.uint8).reshape(-1, len(zeros)) ^ zeros
@@ -158,16 +131,78 @@ class _Reader:
         return pack(changed[:, ::2])
 
     @cached_property
-    def _pattern(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    def _around(self) -> tuple[int, int] | None:
+        """The number of columns before and after the features, if these are side by side."""
+        features = self.roles.features
+        first = features[0]
+        if list(features) != list(range(first, first + len(features))):
+            return None
+        return first, self.n_cells - first - len(features)
+
+    @cached_property
+    def _line_of_zeros(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """A line of zeros, and its bits that are the same in every line: all but which digit."""
-        n = len(self.picked.features)
+        n = len(self.roles.features)
         line = self.separator.join("0" * n) + "\n"
         fixed = np.full(2 * n, 0xFF, dtype=np.uint8)
         fixed[::2] = 0xFE
         return np.frombuffer(line.encode(), dtype=np.uint8), fixed
 
-    def _careful(self, block: bytes, line: int) -> Piece:
-        """Cell by cell: quotes, spaces, 1.0 and True; and the exact place of what is wrong."""
+    def _by_pyarrow(self, block: bytes) -> Chunk | None:
+        """Cells that are spelled as usual; None if there are others, or without pyarrow."""
+        if self._pyarrow_options is None or b"\r" in block:
+            return None
+        quoted = len(self._quoted_cell.findall(block)) if b'"' in block else 0
+        if 2 * quoted != block.count(b'"'):  # readers differ in what they make of other quotes
+            return None
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
+
+        try:
+            table = arrow_csv.read_csv(pa.BufferReader(block), **self._pyarrow_options)
+        except pa.ArrowInvalid:
+            return None
+        if table.num_rows != block.count(b"\n"):
+            return None
+        (batch,) = table.to_batches()
+        cells = columns_to_cells([batch.column(str(i)) for i in self.roles.features])
+        words, known = pack_cells(cells, self._origin, missing=self.missing)
+        ids, labels = (
+            None if i is None else [text.strip() for text in column_to_texts(batch.column(str(i)))]
+            for i in (self.roles.id, self.roles.label)
+        )
+        return Chunk(words, known, ids, labels)
+
+    @cached_property
+    def _quoted_cell(self) -> re.Pattern[bytes]:
+        """A cell within quotes that has no quotes inside."""
+        edge = re.escape(self.separator.encode()) + rb"\n"
+        return re.compile(rb'(?<![^%s])"[^"\n]*"(?=[%s])' % (edge, edge))
+
+    @cached_property
+    def _pyarrow_options(self) -> dict[str, Any] | None:
+        try:
+            import pyarrow as pa
+            from pyarrow import csv as arrow_csv
+        except ModuleNotFoundError:
+            return None
+        types = {str(i): pa.bool_() for i in self.roles.features}
+        types |= {str(i): pa.string() for i in (self.roles.id, self.roles.label) if i is not None}
+        return {
+            "read_options": arrow_csv.ReadOptions(
+                column_names=[str(i) for i in range(self.n_cells)], block_size=1 << 30,
+                use_threads=False,
+            ),
+            "parse_options": arrow_csv.ParseOptions(delimiter=self.separator),
+            "convert_options": arrow_csv.ConvertOptions(
+                column_types=types, include_columns=list(types), true_values=_ONES,
+                false_values=_ZEROS, null_values=_MISSING if self.missing else [],
+                strings_can_be_null=False,
+            ),
+        }  # fmt: skip
+
+    def _by_csv(self, block: bytes, line: int) -> Chunk:
+        """Cell by cell: whatever the standard module reads, and the place of what is wrong."""
         octets = bytearray()
         ids: list[str] = []
         labels: list[str] = []
@@ -179,36 +214,37 @@ class _Reader:
                     f"{path} must hold 0 and 1 in {self.n_cells:,} columns, but line "
                     f"{number:,} has {len(cells):,} cells: complete or remove it"
                 )
-            octets += bytes([self._checked(cells, i, number) for i in self.picked.features])
-            if self.picked.id is not None:
-                ids.append(cells[self.picked.id].strip())
-            if self.picked.label is not None:
-                labels.append(cells[self.picked.label].strip())
-        bits = np.frombuffer(octets, dtype=np.uint8).reshape(-1, len(self.picked.features))
-        return Piece(
-            pack(bits),
-            ids if self.picked.id is not None else None,
-            labels if self.picked.label is not None else None,
+            octets += bytes([self._checked_code(cells, i, number) for i in self.roles.features])
+            if self.roles.id is not None:
+                ids.append(cells[self.roles.id].strip())
+            if self.roles.label is not None:
+                labels.append(cells[self.roles.label].strip())
+        codes = np.frombuffer(octets, dtype=np.uint8).reshape(-1, len(self.roles.features))
+        return Chunk(
+            pack(codes == 1),
+            pack(codes != _GAP) if (codes == _GAP).any() else None,
+            ids if self.roles.id is not None else None,
+            labels if self.roles.label is not None else None,
         )
 
-    def _checked(self, cells: list[str], column: int, line: int) -> int:
+    def _checked_code(self, cells: list[str], column: int, line: int) -> int:
         cell = cells[column]
-        bit = _BITS.get(cell)
-        if bit is None:
-            bit = _bit(cell)
-        if bit is not None:
-            return bit
-        value = repr(cell) if cell.strip() else "an empty cell"
+        code = _CODES.get(cell)
+        if code is None:
+            code = _code(cell)
+        if code is not None and (code != _GAP or self.missing):
+            return code
+        name = f"cell {column + 1:,}" if self.names is None else f"column {self.names[column]!r}"
+        place = f"line {line:,}, {name}"
+        if code == _GAP:
+            raise self._origin.missing(place)
+        raise self._origin.wrong(repr(cell), place, column)
+
+    @cached_property
+    def _origin(self) -> Origin:
         if self.names is None:
-            where, remedy = f"cell {column + 1:,}", "name the columns in a first line"
-        else:
-            name = self.names[column]
-            where = f"column {name!r}"
-            remedy = f"say --id-column {name} or --label-column {name} if it is no feature"
-        raise InputError(
-            f"{self.lines.path} must hold 0 and 1, but line {line:,} has {value} in {where}: "
-            f"{remedy}"
-        )
+            return Origin(str(self.lines.path), None, "name the columns in a first line", FILL)
+        return Origin(str(self.lines.path), self.names, NOT_A_FEATURE, FILL)
 
 
 def _cells(path: Path, separator: str, text: str, line: int) -> list[str]:
@@ -219,15 +255,19 @@ def _cells(path: Path, separator: str, text: str, line: int) -> list[str]:
         raise InputError(f"{path}, line {line:,}: {error}") from None
 
 
-def _bit(cell: str) -> int | None:
-    """What a cell says, written in any way a number or truth value is written."""
-    cell = cell.strip().lower()
-    if cell in _BITS:
-        return _BITS[cell]
+def _code(cell: str) -> int | None:
+    """0, 1, `_GAP` for a missing cell, or None for anything else."""
+    cell = cell.strip()
+    if cell in _MISSING:
+        return _GAP
+    if cell.lower() in _CODES:
+        return _CODES[cell.lower()]
     try:
         value = float(cell)
     except ValueError:
         return None
+    if math.isnan(value):
+        return _GAP
     return int(value) if value in (0, 1) else None
 
 
@@ -239,18 +279,8 @@ def _decoded(path: Path, block: bytes, line: int) -> str:
         raise InputError(f"{path} must be UTF-8 text, but line {wrong:,} is not") from None
 
 
-def _all_decoded(cells: list[bytes]) -> list[str]:
+def _decode_all(cells: list[bytes]) -> list[str]:
     return [cell.strip() for cell in b"\n".join(cells).decode().split("\n")]
-
-
-def _unquote(cells: list[bytes]) -> bool:
-    """Take the quotes from around cells; False where there are others."""
-    for i, cell in enumerate(cells):
-        if b'"' in cell:
-            if not (cell[:1] == cell[-1:] == b'"' and cell.count(b'"') == 2):
-                return False
-            cells[i] = cell[1:-1]
-    return True
 
 
 def _check_separator(path: Path, separator: str, cells: list[str]) -> None:
@@ -259,6 +289,6 @@ def _check_separator(path: Path, separator: str, cells: list[str]) -> None:
     for other, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
         if other != separator and other in cells[0]:
             raise InputError(
-                f"{path} has one column {cells[0][:60]!r}, it seems because its cells stand "
-                f"between {name}: a .csv has commas, a .tsv has tabs"
+                f"{path} has one column {cells[0][:60]!r}, perhaps because {name} separate its "
+                "cells: a .csv has commas, a .tsv has tabs"
             )

@@ -1,0 +1,1 @@
+"""Benchmarks, run from the root of a clone: ``python -m benchmarks.NAME``."""

@@ -1,0 +1,1 @@
+"""Time and memory of a fit beside other packages: ``python -m benchmarks.peers``."""

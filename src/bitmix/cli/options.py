@@ -1,0 +1,44 @@
+"""Options that several commands share, each declared once.
+
+A command may take a frozen dataclass whose fields are options, such as `cli.data.Reading`: `expand`
+gives the command one option per field. Typer itself knows only functions with a flat list of
+parameters.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing output files.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of every random choice.")]
+
+
+def expand(command: Callable[..., None]) -> Callable[..., None]:
+    """The same command with one option per field in place of each dataclass parameter."""
+    signature = inspect.signature(command)
+    groups: dict[str, Any] = {
+        parameter.name: parameter.annotation
+        for parameter in signature.parameters.values()
+        if is_dataclass(parameter.annotation)
+    }
+    flat: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        group = groups.get(parameter.name)
+        flat += [parameter] if group is None else inspect.signature(group).parameters.values()
+
+    @functools.wraps(command)
+    def run(**options: Any) -> None:
+        for name, group in groups.items():
+            values = {field.name: options.pop(field.name) for field in fields(group)}
+            options[name] = group(**values)
+        command(**options)
+
+    run.__signature__ = signature.replace(parameters=flat)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
+    return run

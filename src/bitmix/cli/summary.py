@@ -1,0 +1,137 @@
+"""What ``bitmix fit`` and ``bitmix inspect`` report about a model: one dictionary, then printed."""
+
+from pathlib import Path
+from typing import Any
+
+from bitmix.cli.data import Dataset
+
+MAX_NOISE_LEVELS = 100
+"""Of more noise levels, only the mean is reported."""
+
+
+def summarize_model(model: Any) -> dict[str, Any]:
+    """What a fitted model holds, without its rows."""
+    import numpy as np
+
+    noise = np.asarray(model.noise_)
+    summary = {
+        "columns": model.n_features_in_,
+        "n_components": len(model.weights_),
+        "weights": model.weights_,
+        "bits_set": model.templates_.sum(axis=1),
+        "noise": model.noise_ if noise.size <= MAX_NOISE_LEVELS else float(noise.mean()),
+    }
+    for name in (
+        "noise_model", "noise_model_scores", "objective", "converged", "n_agreeing", "n_starts",
+        "n_rows_searched",
+    ):  # fmt: skip
+        if hasattr(model, f"{name}_"):
+            summary[name] = getattr(model, f"{name}_")
+    return summary
+
+
+def summarize_fit(model: Any, data: Dataset) -> dict[str, Any]:
+    """What a fitted model holds, and how its rows are distributed over the templates."""
+    from bitmix.em.predict import tally
+
+    counts = tally(data.rows, model.mixture_)
+    summary = {
+        "rows": data.rows.shape[0],
+        **summarize_model(model),
+        "density": counts.density,
+        "members": counts.sizes,
+        "log_likelihood": counts.log_likelihood,
+    }
+    if data.transformer is not None:
+        summary["skipped"] = len(data.transformer.skipped_)
+    if data.classes:
+        from bitmix.metrics import conditional_entropy, conditional_purity
+
+        labels = model.predict(data.rows)
+        summary["purity"] = conditional_purity(data.classes, labels)
+        summary["entropy"] = conditional_entropy(data.classes, labels)
+    return summary
+
+
+def summarize_certificate(certificate: Any, reason: str) -> dict[str, Any]:
+    """Whether a certificate was issued, and why not. Without a certificate, the reason counts."""
+    if certificate is None:
+        return {"issued": False, "why_not": [reason]}
+    failed = [f"{part.name}: {part.says}" for part in certificate.parts if not part.holds]
+    return {"issued": certificate.issued, "alpha": certificate.alpha, "why_not": failed}
+
+
+def print_fit(summary: dict[str, Any], classes_from: str) -> None:
+    """Print the summary of a fit."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    console.print(
+        f"{summary['rows']:,} rows, {summary['columns']:,} columns, "
+        f"density {summary['density']:.3f}, {summary['n_components']} templates"
+    )
+    console.print(template_table(summary))
+    console.print(noise_line(summary))
+    if "n_agreeing" in summary:
+        console.print(starts_line(summary))
+        sample = summary["n_rows_searched"]
+        if sample < summary["rows"]:
+            console.print(f"searched in {sample:,} random rows, then fitted to all rows")
+    if "purity" in summary:
+        console.print(
+            f"purity {summary['purity']:.4f}, entropy {summary['entropy']:.4f} "
+            f"against {classes_from}"
+        )
+    if "certificate" in summary:
+        console.print(_certificate_line(summary["certificate"]))
+
+
+def print_next(model: Path | None, data: Path, k: int) -> None:
+    """Print what to do after a fit."""
+    from rich.console import Console
+
+    commands = f"bitmix fit {data} -k {k} -o my.model"
+    if model is not None:
+        commands = f"bitmix predict {model} {data}  |  bitmix certify {model} {data}"
+    Console(highlight=False, markup=False).print(f"next: {commands}", soft_wrap=True)
+
+
+def template_table(summary: dict[str, Any]) -> Any:
+    """A table with one line per template."""
+    from rich.table import Table
+
+    columns = {
+        "template": [str(i) for i in range(summary["n_components"])],
+        "weight": [f"{weight:.3f}" for weight in summary["weights"]],
+        "rows": [f"{count:,}" for count in summary.get("members", ())],
+        "bits set": [str(count) for count in summary["bits_set"]],
+    }
+    shown = {heading: cells for heading, cells in columns.items() if cells}
+    table = Table(*shown)
+    for cells in zip(*shown.values(), strict=True):
+        table.add_row(*cells)
+    return table
+
+
+def noise_line(summary: dict[str, Any]) -> str:
+    """The flip rates, and how the noise model was chosen."""
+    noise = summary["noise"]
+    levels = [noise] if isinstance(noise, float) else noise.ravel().tolist()
+    line = f"noise {', '.join(f'{level:.3g}' for level in levels)}"
+    if scores := summary.get("noise_model_scores"):
+        behind = ", ".join(f"{model} {score['behind']:.3g}" for model, score in scores.items())
+        line += (
+            f"\nnoise model {summary['noise_model']}, the simplest that predicts held-out rows as "
+            f"well as the best; nats per row behind the best: {behind}"
+        )
+    return line
+
+
+def starts_line(summary: dict[str, Any]) -> str:
+    return f"{summary['n_agreeing']} of {summary['n_starts']} finished starts agree on this fit"
+
+
+def _certificate_line(certificate: dict[str, Any]) -> str:
+    if certificate["issued"]:
+        return f"certificate: issued at α = {certificate['alpha']:g}, every template is exact"
+    return f"certificate: not issued ({certificate['why_not'][0]})"

@@ -1,0 +1,262 @@
+"""The search of `TemplateMixture`: over-seed, merge, EM; the best of several starts.
+
+A start draws l random rows as seeds, more than the k components asked for. A few EM steps turn them
+into small components; those that starve are dropped after the first step, as in the two-round EM.
+Then the two components whose merging loses the least likelihood are merged, until k are left, and
+EM goes on from there. A start is given up if it is behind the best start before it after ten steps.
+Three finished starts that agree are enough.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from bitmix.em import prune, seeds
+from bitmix.em.merge import merge
+from bitmix.em.noise import Noise
+from bitmix.em.step import Round, Statistics, accumulate, expect
+from bitmix.kernels import backend, fixed
+from bitmix.kernels.bits import Words
+from bitmix.kernels.fixed import Ints
+from bitmix.kernels.scores import Scores
+from bitmix.models.mixture import Mixture
+from bitmix.rows import Rows
+from bitmix.rows.protocol import Layout
+
+# What decides results; `benchmarks/ablation.py` leaves each out in turn.
+SEEDS_PER_COMPONENT, MIN_SEEDS = 3, 32
+"""l is 3k, or 32 if that is more: a light component beside a heavy one needs a seed, too."""
+ROWS_PER_SEED = 32
+"""Templates are merged after they have seen this many rows; probabilities need all rows."""
+PLAIN_STEPS = 2
+"""EM steps of the seeds after the first and after cooling, before they are merged."""
+CHECK_STEP = 10
+"""A start that is behind the best one before it at this step is given up."""
+ENOUGH = 3
+"""So many finished starts that agree are enough."""
+
+_LOOSER = 1000  # starts are compared when they are this many times `tol` from their limit
+_COOLING_ROWS, _MAX_HALVINGS = 256, 12
+_SAME = 0.01  # components are the same if no probability differs by more
+_NEARLY = 0.05  # relative change of weights and rates; 22 nats stay 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to fit."""
+
+    noise: Noise
+    n_init: int
+    max_iter: int
+    tol: float
+    """How far below its optimum a fit may end, in nats per row."""
+    n_seeds: int
+    """l in the paper."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """The outcome of one start."""
+
+    objective: float
+    """ln L + ln of the prior where it ended, in nats, on the rows that were searched."""
+    n_steps: int
+    finished: bool
+    """Whether it went on to its end; otherwise it was given up."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A mixture, and an E step from it."""
+
+    mixture: Mixture
+    statistics: Statistics
+    objectives: tuple[int, ...]
+    """ln L + ln of the prior of this mixture and of those before it, as `Noise.objective`."""
+    history: tuple[Round, ...]
+    converged: bool = False
+
+    @property
+    def objective(self) -> int:
+        return self.objectives[-1]
+
+    @property
+    def nats(self) -> float:
+        """The objective in nats."""
+        return self.objective / (self.statistics.weight_one << fixed.LIKELIHOOD_BITS)
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """The result of a search."""
+
+    fit: Fit
+    starts: tuple[Start, ...]
+    n_agreeing: int
+    """Finished starts that ended where the best one did, itself included."""
+
+
+def search(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> Search:
+    """The best of several starts."""
+    loose = replace(settings, tol=_LOOSER * settings.tol)
+    starts: list[Start] = []
+    finished: list[Fit] = []
+    polished: list[Fit] = []
+    for _ in range(settings.n_init):
+        fit = evaluate(rows, begin(rows, k, settings, rng), settings.noise)
+        fit = converge(rows, fit, replace(loose, max_iter=min(CHECK_STEP, settings.max_iter)))
+        go_on = all(_at_check(fit) >= _at_check(earlier) for earlier in finished)
+        if go_on:
+            fit = converge(rows, fit, loose)
+        if go_on or fit.converged:
+            if all(fit.objective > earlier.objective for earlier in finished):
+                polished.append(converge(rows, fit, settings))
+            finished.append(fit)
+        starts.append(Start(fit.nats, len(fit.objectives), go_on or fit.converged))
+        best = max(finished, key=lambda each: each.objective)
+        n_agreeing = sum(_agree(each, best, loose.tol) for each in finished)
+        if n_agreeing >= ENOUGH:
+            break
+    return Search(max(polished, key=lambda each: each.objective), tuple(starts), n_agreeing)
+
+
+def begin(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> Mixture:
+    """Seeds, a few EM steps, and merging: k components to start EM from."""
+    noise = settings.noise
+    if noise.model in ("component", "feature"):  # rates of their own only once there are k
+        noise = replace(noise, model="shared")
+    few = ROWS_PER_SEED * settings.n_seeds
+    if noise.model != "cell" and few < rows.shape[0] and not rows.layout.weight_one:
+        rows = rows.subset(rows.draw(few, rng))
+    mixture = _seeds(rows, settings.n_seeds, noise, rng)
+    halvings = _halvings(rows, mixture, rng) if noise.model == "cell" else 0
+    for step, cooler in enumerate([*range(halvings, 0, -1), *[0] * (1 + PLAIN_STEPS)]):
+        scores = mixture.scores(missing=rows.layout.missing)
+        if cooler:
+            scores = scores.affine().scaled_down(cooler)
+        statistics = accumulate(rows, scores)
+        mixture = noise.maximise(statistics, mixture)
+        if noise.model != "cell":  # templates are not rounded yet
+            mixture = replace(mixture, means=statistics.means(mixture.means))
+        if step == 0:
+            alive = prune.survivors(mixture.weights, k)
+            statistics, mixture = statistics.subset(alive), mixture.with_equal_weights(alive)
+    merged = merge(statistics, mixture, k)
+    return settings.noise.maximise(merged, mixture.with_equal_weights(np.arange(k)))
+
+
+def evaluate(rows: Rows, mixture: Mixture, noise: Noise) -> Fit:
+    """The E step of a mixture."""
+    statistics = expect(rows, mixture)
+    objectives = (noise.objective(statistics, mixture),)
+    return Fit(mixture, statistics, objectives, (Round.of(statistics),))
+
+
+def converge(rows: Rows, fit: Fit, settings: Settings) -> Fit:
+    """EM steps until the objective is within `tol` of its limit, or `max_iter` steps were made."""
+    while not (converged := _is_close(fit, settings.tol)):
+        if len(fit.objectives) > settings.max_iter:
+            break
+        fit = em_step(rows, fit, settings.noise)
+    return replace(fit, converged=converged)
+
+
+def em_step(rows: Rows, fit: Fit, noise: Noise) -> Fit:
+    """An M step and the E step that follows.
+
+    While every row belongs to one template alone and the templates stay as they are, so do the
+    responsibilities: then the E step needs no pass over the rows.
+    """
+    before = fit.statistics
+    mixture = noise.maximise(before, fit.mixture)
+    if before.n_undecided == 0 and before.known is None and _nearly_same(mixture, fit.mixture):
+        statistics = before.rescored(mixture.scores())
+    else:
+        statistics = expect(rows, mixture)
+    objective = noise.objective(statistics, mixture)
+    history = (*fit.history, Round.of(statistics))
+    return Fit(mixture, statistics, (*fit.objectives, objective), history)
+
+
+def _is_close(fit: Fit, tol: float) -> bool:
+    """Whether the last gain, and all gains to come if they shrink as the last two did, are small.
+
+    Gains that shrink by a factor r lead to g·r/(1-r) more after a gain g.
+    """
+    if len(fit.objectives) < 3:
+        return False
+    first, second, third = fit.objectives[-3:]
+    before, gain = second - first, third - second
+    limit = tol * (fit.statistics.n_rows << fixed.LIKELIHOOD_BITS)
+    return gain <= 0 or (gain <= limit and gain < before and gain * gain <= limit * (before - gain))
+
+
+def _nearly_same(a: Mixture, b: Mixture) -> bool:
+    """The same templates, and so nearly the same weights and rates that a row that was decided by
+    22 nats stays decided."""
+    if a.noise is None or not np.array_equal(a.means, b.means):
+        return False
+    pairs = ((a.weights, b.weights), (np.asarray(a.noise), np.asarray(b.noise)))
+    return all(bool(np.all(np.abs(x - y) <= _NEARLY * y)) for x, y in pairs)
+
+
+def _seeds(rows: Rows, l: int, noise: Noise, rng: np.random.Generator) -> Mixture:
+    """l random rows as components of equal weight.
+
+    They are templates, with the noise that the closest two of them show (steps 1-2 of the paper),
+    or probabilities, each halfway between the row and the share of ones of its column.
+    """
+    n = rows.shape[1]
+    words = rows.take(rows.draw(l, rng))
+    drawn = Mixture.of_rows(words, n, seeds.noise_at(seeds.closest_pair(words), n))
+    if noise.model == "cell":
+        everything = Mixture(np.full((1, n), 0.5), np.ones(1), None)
+        shares = expect(rows, everything).column_shares
+        return replace(drawn, means=(drawn.means + shares) / 2, noise=None)
+    if noise.model == "updown":
+        pair = [drawn.noise if rate is None else rate for rate in noise.given or (None, None)]
+        return replace(drawn, noise=np.array(pair))
+    return replace(drawn, noise=noise.given[0]) if noise.given else drawn
+
+
+def _halvings(rows: Rows, mixture: Mixture, rng: np.random.Generator) -> int:
+    """How often to halve the scores so that a row is shared by about √l of the l components.
+
+    Components that are hardly more than one row each are far too sure of the rows they take. The
+    shares of a row that is shared evenly by r components have 1/r as the sum of their squares.
+    """
+    l = mixture.n_components
+    some = rows.subset(rows.draw(min(int(rows.total_weight), _COOLING_ROWS), rng))
+    scores = mixture.scores(missing=rows.layout.missing)
+    values = some.map_rows(partial(_scores_of, scores=scores, layout=rows.layout), block_cells=l)
+    for halvings in range(_MAX_HALVINGS):
+        shares, _, _ = backend(values).posteriors(values >> halvings, scores.bits, fixed.tables())
+        squares = int(((shares >> 15) ** 2).sum())
+        if squares**2 * l <= (len(values) << 30) ** 2:
+            return halvings
+    return _MAX_HALVINGS
+
+
+def _scores_of(words: Words, *, scores: Scores, layout: Layout) -> Ints:
+    return scores(layout.scored(words))
+
+
+def _agree(fit: Fit, best: Fit, tol: float) -> bool:
+    """Whether two fits reached the same objective with the same components, in any order."""
+    limit = 2 * tol * (best.statistics.n_rows << fixed.LIKELIHOOD_BITS)
+    if best.objective - fit.objective > limit:
+        return False
+    free = set(range(best.mixture.n_components))
+    for mean in fit.mixture.means:
+        apart = np.abs(best.mixture.means - mean).max(axis=1)
+        i = int(apart.argmin())
+        if apart[i] > _SAME or i not in free:
+            return False
+        free.remove(i)
+    return True
+
+
+def _at_check(fit: Fit) -> int:
+    """The objective at the step at which starts are compared."""
+    return fit.objectives[min(CHECK_STEP, len(fit.objectives) - 1)]

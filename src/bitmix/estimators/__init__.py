@@ -1,0 +1,1 @@
+"""What a user fits: the estimators, how many components to ask for, and loading a saved model."""

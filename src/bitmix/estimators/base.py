@@ -1,0 +1,301 @@
+"""What every fitted mixture of templates can do: predict, score, sample, certify, save and load."""
+
+import math
+import os
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bitmix.certify.fit import FitCertificate, certify_fit
+from bitmix.em import predict
+from bitmix.em.step import Round, expect
+from bitmix.errors import FileFormatError, InputError
+from bitmix.kernels.fixed import MAX_COMPONENTS, MAX_ROWS
+from bitmix.models import file as modelfile
+from bitmix.models.mixture import Floats, Mixture, check_means
+from bitmix.models.sampling import sample_mixture
+from bitmix.rows import Rows, as_rows, is_dask
+from bitmix.rows.packed import BitMatrix
+from bitmix.support import checks
+from bitmix.support.randomness import seed_of, stream
+
+
+class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """What every fitted mixture of templates can do."""
+
+    binarize: float | None
+    random_state: Any
+
+    means_: Floats
+    weights_: Floats
+    templates_: NDArray[np.uint8]
+    history_: tuple[Round, ...]
+    seed_: int
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
+    id_column_: str | None = None
+    """The column of a file that names its rows, if the fit was given one."""
+    label_column_: str | None = None
+
+    mixture_: Mixture
+    """The fitted mixture as a frozen value."""
+
+    _takes_missing = False
+    _fitted_values: tuple[str, ...] = ("seed_", "n_features_in_")
+
+    @abstractmethod
+    def fit(self, X: Any, y: Any = None) -> Self: ...
+
+    @property
+    def noise_(self) -> Any:
+        """The noise level, or an array of levels by `noise_model`."""
+        check_is_fitted(self)
+        return self.mixture_.noise
+
+    @property
+    def _n_parameters(self) -> int:
+        return self.mixture_.n_parameters() - (getattr(self, "noise", None) is not None)
+
+    @property
+    def _flip_rates(self) -> float | Floats:
+        """The probability that a bit differs from `templates_`: one, or one per cell."""
+        if isinstance(self.mixture_.noise, float):
+            return self.mixture_.noise
+        p = self.mixture_.probabilities
+        return np.where(self.templates_ == 1, 1 - p, p)
+
+    def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int64]:
+        """Fit, then the labels of the same rows: equals ``fit(X).predict(X)``."""
+        return self.fit(X).predict(X)
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """The likeliest template of each row; the lowest index among equals."""
+        return predict.labels(self.rows_like_fit(X), self.mixture_)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """p_i(x) of the paper's E step, shape (m, k); every row sums to exactly 1."""
+        return predict.probabilities(self.rows_like_fit(X), self.mixture_)
+
+    def margins(self, X: Any) -> Floats:
+        """How certain each label is: ln of the odds of the best template against the second best.
+
+        A margin of 3 nats is odds of 20 to 1. Margins are infinite if there is only one template.
+        """
+        return predict.margins(self.rows_like_fit(X), self.mixture_)
+
+    def differing_features(self, i: int, j: int) -> NDArray[Any]:
+        """The columns in which templates i and j differ: by name if the fit had names."""
+        check_is_fitted(self)
+        k = len(self.templates_)
+        for which in (i, j):
+            if not -k <= checks.whole(which, "template", least=-k) < k:
+                raise InputError(f"there are templates 0 … {k - 1}, got {which}")
+        columns = np.flatnonzero(self.templates_[i] != self.templates_[j])
+        names = getattr(self, "feature_names_in_", None)
+        return columns if names is None else np.asarray(names)[columns]
+
+    def score_samples(self, X: Any) -> Floats:
+        """ln Σ_i w_i f_i(x) of each row, natural log, with the fitted `means_`.
+
+        This is the log-likelihood of the paper's tables. f is a density over rows only for binary
+        templates, so use `bic` and `aic`, which round, to compare models.
+        """
+        return predict.log_likelihoods(self.rows_like_fit(X), self.mixture_)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Mean of `score_samples`, rows weighted by `sample_weight`."""
+        rows = self.rows_like_fit(X, sample_weight)
+        return expect(rows, self.mixture_).log_likelihood / rows.total_weight
+
+    def bic(self, X: Any, sample_weight: Any = None) -> float:
+        """-2·ln L + p·ln m with binary templates; lower is better.
+
+        p counts every template bit or probability (k·n), k-1 free weights, and the flip rates
+        unless given. m is the sum of the weights.
+        """
+        rows = self.rows_like_fit(X, sample_weight)
+        return -2 * self._log_likelihood(rows) + self._n_parameters * math.log(rows.total_weight)
+
+    def aic(self, X: Any, sample_weight: Any = None) -> float:
+        """-2·ln L + 2·p with binary templates, p as in `bic`; lower is better."""
+        rows = self.rows_like_fit(X, sample_weight)
+        return -2 * self._log_likelihood(rows) + 2 * self._n_parameters
+
+    def sample(
+        self, n_samples: int = 1, *, random_state: Any = None
+    ) -> tuple[BitMatrix, NDArray[np.int64]]:
+        """New rows from `templates_`, `weights_` and `noise_`, and the template of each.
+
+        ``random_state=None`` uses the seed of the fit, so that a call can be repeated.
+        """
+        check_is_fitted(self)
+        seed = self.seed_ if random_state is None else seed_of(random_state)
+        rng = stream(seed, "sample")  # not the stream the rows of the fit may have come from
+        return sample_mixture(self.templates_, self.weights_, self._flip_rates, n_samples, rng)
+
+    def certify(self, X: Any, alpha: float = 0.05, random_state: int = 0) -> FitCertificate:
+        """Certify that `templates_` are exactly the templates behind the rows of X.
+
+        See `bitmix.certify_fit`: for every parameter value with at most k templates,
+        P(certificate issued and templates wrong) ≤ α.
+        """
+        return certify_fit(self.rows_like_fit(X), self.templates_, alpha, random_state)
+
+    def rows_like_fit(self, X: Any, sample_weight: Any = None) -> Rows:
+        """X as packed rows, its columns checked against those of the fit."""
+        check_is_fitted(self)
+        rows = as_rows(X, self.binarize, missing=self._takes_missing, sample_weight=sample_weight)
+        self._check_columns(X, rows, reset=False)
+        return rows
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file, which appears whole or not at all."""
+        check_is_fitted(self)
+        params, arrays = self.get_params(), {"means": self.means_, **self.mixture_.arrays()}
+        if params.get("init") is not None:
+            arrays["init"] = np.asarray(params.pop("init"))
+        if isinstance(params["random_state"], np.random.Generator | np.random.RandomState):
+            params["random_state"] = self.seed_
+        header = {
+            "class": type(self).__name__,
+            "params": params,
+            "fitted": {name: getattr(self, name) for name in self._fitted_values},
+            "feature_names": [str(name) for name in getattr(self, "feature_names_in_", ())],
+            "history": [entry.to_dict() for entry in self.history_],
+            "id_column": self.id_column_,
+            "label_column": self.label_column_,
+        }
+        modelfile.write(path, header, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a model written by `save`. Nothing in the file is executed."""
+        header, arrays = modelfile.read(path)
+        if header.get("class") != cls.__name__:
+            raise FileFormatError(
+                f"{path} holds a {header.get('class')}, not a {cls.__name__}: "
+                f"use {header.get('class')}.load"
+            )
+        try:
+            return cls._restored(header, arrays)
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+            raise FileFormatError(f"{path} is damaged: {error}") from None
+
+    @classmethod
+    def _restored(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        params, fitted, names = header["params"], header["fitted"], header["feature_names"]
+        model = cls(**params, **({"init": arrays["init"]} if "init" in arrays else {}))
+        for name in cls._fitted_values:
+            setattr(model, name, _plain(fitted[name], name))
+        check_means(arrays["means"])
+        model._set_mixture(Mixture.from_arrays(arrays), arrays["means"])
+        if model.means_.shape != model.templates_.shape:
+            raise InputError(f"means must have shape {model.templates_.shape}")
+        n = model.templates_.shape[1]
+        if fitted["n_features_in_"] != n:
+            raise InputError(f"{n} columns, {fitted['n_features_in_']} claimed")
+        if names:
+            if not isinstance(names, list) or len(names) != n:
+                raise InputError(f"feature_names must be {n} names")
+            model.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
+        model.history_ = tuple(Round.from_dict(entry) for entry in header["history"])
+        for name in ("id_column", "label_column"):
+            value = header.get(name)
+            if value is None:
+                continue
+            if not isinstance(value, str):
+                raise InputError(f"{name} must be a name, got {value!r}")
+            setattr(model, f"{name}_", value)
+        return model
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "templates_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self._takes_missing
+        return tags
+
+    def _check_columns(self, X: Any, rows: Rows, *, reset: bool) -> None:
+        """Store the number and names of the columns, or check them against those of the fit.
+
+        scikit-learn handles tables and arrays; rows that are packed or on a cluster have names of
+        their own.
+        """
+        if not hasattr(X, "feature_names") and not is_dask(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return
+        n, names = int(X.shape[1]), getattr(rows, "feature_names", None)
+        if reset:
+            self.n_features_in_ = n
+            if names is not None:
+                self.feature_names_in_ = np.array(names, dtype=object)
+            elif hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+            return
+        if n != self.n_features_in_:
+            raise InputError(
+                f"X has {n} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input"
+            )
+        expected = getattr(self, "feature_names_in_", None)
+        if names is None or expected is None:
+            return  # packed bits seldom have names
+        differing = np.flatnonzero(np.asarray(names, dtype=object) != expected)
+        if differing.size:
+            s = differing[0]
+            raise InputError(
+                f"the columns of X must be those of the fit, in that order: column {s} was "
+                f"{expected[s]!r}, now {names[s]!r}"
+            )
+
+    def _set_mixture(self, mixture: Mixture, means: Floats) -> None:
+        self.mixture_, self.means_ = mixture, means
+        self.templates_, self.weights_ = mixture.templates, mixture.weights
+
+    def _set_ordered(self, mixture: Mixture, means: Floats) -> None:
+        """Store a fitted mixture, heaviest component first; equal weights by template bits."""
+        templates, weights = mixture.templates, mixture.weights
+        order = sorted(
+            range(len(weights)),
+            key=lambda i: (-weights[i], templates[i].tobytes(), means[i].tobytes()),
+        )
+        self._set_mixture(mixture.reordered(order), means[order])
+
+    def _log_likelihood(self, rows: Rows) -> float:
+        """ln L of a mixture that is a density over rows."""
+        return expect(rows, self.mixture_.density()).log_likelihood
+
+
+def _plain(value: Any, name: str) -> Any:
+    """A number, or records of them, as a file may hold them; lists become tuples."""
+    if isinstance(value, list):
+        return tuple(_plain(each, name) for each in value)
+    if isinstance(value, dict):
+        return {str(key): _plain(each, name) for key, each in value.items()}
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, float):
+        return checks.between(value, name, -math.inf, math.inf)
+    return checks.whole(value, name, least=0)
+
+
+def check_components(value: Any, m: int) -> int:
+    """k, at most one template per row, and no more rows than the integer sums have room for."""
+    k = checks.whole(value, "n_components", least=1)
+    if m > MAX_ROWS or k > MAX_COMPONENTS:
+        raise InputError(
+            f"at most {MAX_ROWS:,} rows and {MAX_COMPONENTS:,} components fit the integer sums, "
+            f"got {m:,} and {k:,}"
+        )
+    if k > m:
+        raise InputError(
+            f"n_components must be at most the number of rows, n_samples={m}, got {k}: "
+            "ask for fewer components or bring more rows"
+        )
+    return k

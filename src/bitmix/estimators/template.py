@@ -1,0 +1,332 @@
+"""TemplateMixture: the estimator to start with."""
+
+import itertools
+import math
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from bitmix.em.fit import fit_mixture
+from bitmix.em.noise import Noise
+from bitmix.em.search import MIN_SEEDS, SEEDS_PER_COMPONENT, Settings
+from bitmix.em.seeds import initial_mixture
+from bitmix.errors import DuplicateTemplatesWarning, EmptyComponentsWarning, InputError
+from bitmix.estimators.base import FittedTemplates, check_components
+from bitmix.models.mixture import Floats, as_noise_model
+from bitmix.rows import Rows, as_rows
+from bitmix.support import checks
+from bitmix.support.progress import shown
+from bitmix.support.randomness import seed_of
+from bitmix.theory.guarantee import seeds_needed
+
+MIN_ROWS_SEARCH, ROWS_PER_SEED = 4096, 8  # condition 2 of Theorem 1: m ≥ 8l
+_EQUAL = 1e-3  # components are equal if no probability differs by more
+
+
+class TemplateMixture(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    FittedTemplates,
+):
+    """Mixture of binary templates, everything unknown: templates, weights and noise.
+
+    Each of several starts draws more random rows than components, makes a few EM steps, merges the
+    components whose merging loses the least likelihood until `n_components` are left, and goes on
+    with EM. Of large tables, starts see a sample of the rows; EM on all rows follows.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        k: the number of templates.
+    noise_model : {"auto", "shared", "updown", "component", "feature", "cell"}, default="auto"
+        How likely a bit differs from its template's: one rate for all (the paper's model), one for
+        bits that are 0 and one for bits that are 1, one per template, one per column, or a
+        probability per template and column (the latent class model). With ``"auto"`` the simplest
+        one is chosen whose log-likelihood on held-out rows is within two standard errors of the
+        best; see `noise_model_scores_`.
+    noise : float or pair of floats, optional
+        Rates that are known: q, for ``"shared"``, or (α, β), for ``"updown"``, where α is the
+        probability that a 0 becomes a 1 and β that a 1 becomes a 0. One of the two may be None. A
+        given rate also decides what ``"auto"`` means.
+    prior : float, default=0.1
+        The strength of the prior, in rows; see Notes. With 0, the likelihood is maximised.
+    n_init : int, default=10
+        How many starts to make, at most: three that agree are enough.
+    max_iter : int, default=1000
+        EM steps at most, of each start and of the fit to all rows.
+    tol : float, default=1e-7
+        A fit ends when the objective is within this of its limit, in nats per row, judged by its
+        last two gains.
+    min_weight : float, optional
+        The least weight a template may have, if known: sets how many seeds are drawn. By default
+        there are 3 seeds per component, and at least 32.
+    delta : float, default=0.1
+        The probability of failure the seeds are chosen for, with `min_weight`.
+    max_rows_search : int, optional
+        With more rows than this, starts see a random sample of so many. By default 8 rows per seed,
+        what Theorem 1 asks of the first round, and at least 4,096; see `n_rows_searched_`.
+    init : array-like, optional
+        Where to start instead of from random rows: templates or probabilities of shape (k, n),
+        responsibilities of shape (m, k), or labels of shape (m,).
+    verbose : bool, default=False
+        Show the progress of long passes over the rows, on standard error if it is a terminal.
+    binarize : float, optional
+        Read values above this as 1. By default X must hold 0 and 1.
+    random_state : int, RandomState, Generator or None
+        Fixes every random choice. The same number gives the same bits on any machine.
+
+    Attributes
+    ----------
+    templates_ : array of uint8, shape (k, n)
+        The templates, heaviest first. With a probability per cell, these are rounded.
+    weights_ : array of float64, shape (k,)
+        A component that lost all its rows keeps its template and has weight 0.
+    noise_model_ : str
+        The noise model that was fitted.
+    noise_model_scores_ : dict
+        For each noise model, if they were compared: its mean log-likelihood per held-out row, by
+        how much it is behind the best, and the standard error of that.
+    noise_ : float, or array of shape (2,), (k,), (n,) or (k, n)
+        The probability that a bit differs from its template's: q, (α, β), or one per template,
+        column or cell.
+    probabilities_ : array of float64, shape (k, n)
+        The probability of a 1.
+    means_ : array of float64, shape (k, n)
+        The share of ones of each component, rows weighted by their responsibilities.
+    objective_ : float
+        ln L plus the logarithm of the prior, on all rows, in nats.
+    converged_ : bool
+        Whether the fit to all rows ended by `tol`.
+    n_iter_ : int
+        EM steps of that fit.
+    n_seeds_, n_rows_searched_ : int
+        The number of seeds per start, and of rows that the starts saw.
+    starts_ : tuple
+        The objective of each start, how many steps it took, and whether it was finished or given
+        up.
+    n_starts_, n_agreeing_ : int
+        Starts that were finished, and how many of them reached the best objective with the same
+        components.
+    duplicates_ : list of pairs
+        Components that are equal: a sign of too many.
+    history_, seed_
+        As in `TwoRoundEM`.
+
+    Notes
+    -----
+    The objective is the log-likelihood of the mixture, rows weighted by `sample_weight`, plus the
+    logarithm of a prior. For flip rates ν it adds (b/2)·Σ ln ν(1-ν), b = `prior`, as if b more cells
+    had been half flipped. For a probability p per cell it adds b·Σ μ·ln p + (1-μ)·ln(1-p), μ the
+    share of ones of the column, as if each component had b more rows that are like all rows.
+
+    Examples
+    --------
+    >>> from bitmix import TemplateMixture
+    >>> from bitmix.datasets import make_templates, sample_mixture
+    >>> truth = make_templates(3, 200, separation=0.4, random_state=0)
+    >>> X, labels = sample_mixture(truth, [0.5, 0.3, 0.2], noise=0.1, m=300, random_state=0)
+    >>> model = TemplateMixture(3, random_state=0).fit(X)
+    >>> model.noise_model_, round(model.noise_, 2), model.weights_.round(1)
+    ('shared', 0.1, array([0.5, 0.3, 0.2]))
+    """
+
+    _takes_missing = True
+    _fitted_values = (
+        "seed_", "n_features_in_", "n_seeds_", "n_rows_searched_", "n_iter_", "converged_",
+        "objective_", "n_starts_", "n_agreeing_", "starts_", "noise_model_scores_",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        noise_model: str = "auto",
+        noise: Any = None,
+        prior: float = 0.1,
+        n_init: int = 10,
+        max_iter: int = 1000,
+        tol: float = 1e-7,
+        min_weight: float | None = None,
+        delta: float = 0.1,
+        max_rows_search: int | None = None,
+        init: Any = None,
+        verbose: bool = False,
+        binarize: float | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.noise_model = noise_model
+        self.noise = noise
+        self.prior = prior
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.min_weight = min_weight
+        self.delta = delta
+        self.max_rows_search = max_rows_search
+        self.init = init
+        self.verbose = verbose
+        self.binarize = binarize
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, mask: Any = None) -> Self:
+        """Find the templates of X.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, table, BitMatrix or Dask array, shape (m, n)
+            Rows of 0 and 1. A missing cell is NaN, a masked cell of a masked array, or an empty
+            cell of a nullable column; it adds nothing.
+        y : ignored
+        sample_weight : array-like, shape (m,), optional
+            How often each row counts. Whole numbers are exact: as if the row were repeated.
+        mask : array-like of bool, shape (m, n), optional
+            True where a cell is missing.
+        """
+        rows = as_rows(X, self.binarize, missing=True, mask=mask, sample_weight=sample_weight)
+        k = check_components(self.n_components, rows.shape[0])
+        noise, compare_models = checked_noise(self.noise_model, self.noise, self.prior)
+        settings = checked_settings(self, noise, n_seeds=self._n_seeds(int(rows.total_weight), k))
+        max_rows = max(ROWS_PER_SEED * settings.n_seeds, MIN_ROWS_SEARCH)
+        if self.max_rows_search is not None:
+            max_rows = checks.whole(self.max_rows_search, "max_rows_search", least=k)
+        start = None if self.init is None else initial_mixture(self.init, rows, k)
+        seed = seed_of(self.random_state)
+        with shown(self.verbose):
+            result = fit_mixture(
+                rows, k, settings, compare_models=compare_models, max_rows=max_rows, seed=seed,
+                start=start,
+            )  # fmt: skip
+        self._check_columns(X, rows, reset=True)
+        fit, found = result.fit, result.found
+        self.seed_, self.n_seeds_ = seed, settings.n_seeds
+        self.n_rows_searched_ = result.n_rows_searched
+        self.noise_model_scores_ = {m: vars(s) for m, s in result.noise_model_scores.items()}
+        self.starts_ = tuple(vars(start) for start in found.starts)
+        self.n_starts_ = sum(start.finished for start in found.starts)
+        self.n_agreeing_ = found.n_agreeing
+        self.objective_, self.converged_ = fit.nats, fit.converged
+        self.history_, self.n_iter_ = fit.history, len(fit.history) - 1
+        self._set_ordered(fit.mixture, fit.statistics.means(fit.mixture.probabilities))
+        self._warn(rows)
+        return self
+
+    def transform(self, X: Any) -> Floats:
+        """The responsibilities of the components for each row, as `predict_proba`."""
+        return self.predict_proba(X)
+
+    @property
+    def noise_model_(self) -> str:
+        """The noise model that was fitted."""
+        check_is_fitted(self)
+        return self.mixture_.noise_model
+
+    @property
+    def probabilities_(self) -> Floats:
+        """The probability of a 1 per template and column."""
+        check_is_fitted(self)
+        return self.mixture_.probabilities
+
+    @property
+    def duplicates_(self) -> list[tuple[int, int]]:
+        """Pairs of components whose probabilities are equal."""
+        p = self.probabilities_
+        equal: dict[bytes, list[int]] = {}
+        for i, template in enumerate(self.templates_):
+            equal.setdefault(template.tobytes(), []).append(i)
+        pairs = (pair for same in equal.values() for pair in itertools.combinations(same, 2))
+        return sorted((i, j) for i, j in pairs if np.abs(p[i] - p[j]).max() <= _EQUAL)
+
+    @property
+    def noise_(self) -> Any:
+        """The flip rates: one, two, or one per template, column or cell."""
+        check_is_fitted(self)
+        noise = self.mixture_.noise
+        if noise is None:
+            return np.minimum(self.mixture_.means, 1 - self.mixture_.means)
+        return np.ravel(noise) if np.ndim(noise) else noise
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.weights_)
+
+    @property
+    def _n_parameters(self) -> int:
+        n_given = sum(rate is not None for rate in np.ravel(self.noise).tolist())
+        return self.mixture_.n_parameters() - n_given
+
+    def _n_seeds(self, m: int, k: int) -> int:
+        """l: by `min_weight`, or 3 per component, at least 32.
+
+        No more than a quarter of the rows, where a seed that has only itself starves, unless that
+        is fewer than 2 per component.
+        """
+        wanted = min(max(SEEDS_PER_COMPONENT * k, MIN_SEEDS), max(2 * k, -(-m // 4) - 1))
+        if self.min_weight is not None:
+            delta = checks.between(self.delta, "delta", 0, 1)
+            wanted = math.ceil(seeds_needed(checks.weight(self.min_weight, k), delta))
+        return min(max(k, wanted), max(k, m))
+
+    def _warn(self, rows: Rows) -> None:
+        if n_empty := int((self.weights_ == 0).sum()):
+            warnings.warn(
+                f"{n_empty} of {len(self.weights_)} components lost all their rows and have weight "
+                "0: ask for fewer components",
+                EmptyComponentsWarning,
+                stacklevel=3,
+            )
+        elif duplicates := self.duplicates_:
+            i, j = duplicates[0]
+            warnings.warn(
+                f"{len(duplicates)} pairs of components are equal, the first {i} and {j}: ask for "
+                "fewer components",
+                DuplicateTemplatesWarning,
+                stacklevel=3,
+            )
+
+
+def checked_noise(noise_model: Any, noise: Any, prior: Any) -> tuple[Noise, bool]:
+    """The noise model to fit, and whether models are to be compared first."""
+    b = checks.between(prior, "prior", -math.ulp(0.0), math.inf)
+    given = _given_rates(noise)
+    if noise_model == "auto":
+        if not given:
+            return Noise("shared", b), True
+        return Noise("shared" if len(given) == 1 else "updown", b, given), False
+    model = as_noise_model(noise_model)
+    if given and model != ("shared" if len(given) == 1 else "updown"):
+        raise InputError(
+            f"noise must be one rate for noise_model='shared' or two for 'updown', got {noise!r} "
+            f"for {model!r}: leave it None to have the rates estimated"
+        )
+    return Noise(model, b, given), False
+
+
+def _given_rates(noise: Any) -> tuple[float | None, ...]:
+    """() for None, (q,) for a number, (α, β) for a pair; None stands for a rate to be estimated."""
+    if noise is None:
+        return ()
+    if np.ndim(noise) == 0:
+        return (checks.noise(noise),)
+    rates = tuple(checks.optional(checks.between, rate, "noise", 0, 1) for rate in noise)
+    if len(rates) != 2 or rates == (None, None):
+        raise InputError(f"noise must be a rate q or a pair of rates (α, β), got {noise!r}")
+    if sum(rate or 0.0 for rate in rates) >= 1:
+        raise InputError(
+            f"noise must be rates α + β < 1, or a 1 would speak for a 0, got {noise!r}"
+        )
+    return rates
+
+
+def checked_settings(parameters: Any, noise: Noise, n_seeds: int) -> Settings:
+    """The settings of a search, from parameters of the user."""
+    return Settings(
+        noise=noise,
+        n_init=checks.whole(parameters.n_init, "n_init", least=1),
+        max_iter=checks.whole(parameters.max_iter, "max_iter", least=1),
+        tol=checks.between(parameters.tol, "tol", -math.ulp(0.0), math.inf),
+        n_seeds=n_seeds,
+    )

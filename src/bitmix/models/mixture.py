@@ -1,0 +1,243 @@
+"""The mixture as a frozen value, and its scores ln(w_i f_i(x)) as integers.
+
+A component is a template T_i: its rows are copies of it in which bits are flipped. The noise says
+how likely a flip is,
+
+* ``"shared"``: q for every bit (the paper's model, Section 2.1);
+* ``"updown"``: α for a bit that is 0 in the template, β for one that is 1;
+* ``"component"``: one rate per template;
+* ``"feature"``: one rate per column;
+* ``"cell"``: a free probability of a 1 per template and column (the latent class model), so that
+  there is no template to copy; T_i is that probability.
+
+The E step of the first four also takes real-valued templates, as the paper's does: a column adds
+T·ln P(x | 1) + (1 - T)·ln P(x | 0). That is a density over rows only if T is binary.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bitmix.errors import InputError
+from bitmix.kernels import backend, fixed
+from bitmix.kernels.bits import Words, pack, unpack
+from bitmix.kernels.fixed import Ints
+from bitmix.kernels.scores import AffineScores, PopcountScores, Scores
+from bitmix.support import checks
+
+Floats = NDArray[np.float64]
+NoiseModel = Literal["shared", "updown", "component", "feature", "cell"]
+NOISE_MODELS: tuple[NoiseModel, ...] = ("shared", "updown", "component", "feature", "cell")
+"""From the simplest on."""
+MIN_PROBABILITY = 2.0**-40
+"""Scores take probabilities no closer to 0 and 1 than this."""
+
+
+def as_noise_model(value: Any) -> NoiseModel:
+    """A noise model by its name."""
+    if isinstance(value, str) and value in NOISE_MODELS:
+        return value
+    raise InputError(f"noise_model must be one of {', '.join(NOISE_MODELS)}, got {value!r}")
+
+
+def wide_log_rates(rate: float) -> tuple[int, int]:
+    """ln(1 - rate) and ln(rate) in units of 2^-128."""
+    flips, of = rate.as_integer_ratio()
+    return fixed.wide_log(of - flips, of), fixed.wide_log(flips, of)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """k templates with weights and noise."""
+
+    means: Floats
+    """T_i in the paper, in [0, 1], shape (k, n)."""
+    weights: Floats
+    """w_i in the paper, sum 1."""
+    noise: float | Floats | None
+    """The probability that a bit is flipped: q; (α, β); shape (k, 1); shape (1, n); or None if the
+    means are the probabilities of a 1."""
+
+    @classmethod
+    def of_rows(cls, words: Words, n_columns: int, noise: float) -> "Mixture":
+        """Packed rows as templates of equal weight (steps 1 and 2)."""
+        k = len(words)
+        return cls(unpack(words, n_columns).astype(np.float64), np.full(k, 1.0 / k), noise)
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Mixture":
+        """The mixture with these `arrays`; values read from a file are checked."""
+        means, weights, noise = arrays["templates"], arrays["weights"], arrays["noise"]
+        check_means(means)
+        checks.weights(weights, len(means), least=0)
+        k, n = means.shape
+        if noise.size == 0:
+            return cls(means, weights, None)
+        if noise.dtype != np.float64 or noise.shape not in ((), (2,), (k, 1), (1, n)):
+            raise InputError(f"noise of shape {noise.shape} does not fit templates of {k} × {n}")
+        if not np.all((noise > 0) & (noise < 1)):
+            raise InputError("noise must lie between 0 and 1")
+        return cls(means, weights, float(noise) if noise.ndim == 0 else noise)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The values that a file has to hold."""
+        noise = np.empty(0) if self.noise is None else np.asarray(self.noise)
+        return {"templates": self.means, "weights": self.weights, "noise": noise}
+
+    @property
+    def n_components(self) -> int:
+        return len(self.weights)
+
+    @property
+    def noise_model(self) -> NoiseModel:
+        """The noise model, which the shape of the noise tells."""
+        if self.noise is None:
+            return "cell"
+        shape = np.shape(self.noise)
+        if len(shape) < 2:
+            return "updown" if shape else "shared"
+        return "component" if shape[1] == 1 else "feature"
+
+    @property
+    def templates(self) -> NDArray[np.uint8]:
+        """T_i rounded to bits; ½ rounds to 0."""
+        return (self.means > 0.5).astype(np.uint8)
+
+    @property
+    def flip_rates(self) -> tuple[Any, Any]:
+        """P(1 | template bit 0) and P(0 | template bit 1)."""
+        if self.noise_model == "updown":
+            alpha, beta = np.asarray(self.noise).tolist()
+            return alpha, beta
+        return self.noise, self.noise
+
+    @property
+    def probabilities(self) -> Floats:
+        """P(x_s = 1) per template and column, shape (k, n), of the rounded templates."""
+        if self.noise is None:
+            return self.means
+        up, down = self.flip_rates
+        return np.where(self.templates == 1, 1 - down, up)
+
+    @cached_property
+    def log_rates(self) -> tuple[Ints, Ints]:
+        """ln(1 - rate) and ln(rate) of the flip rates, or of the probabilities if these are free,
+        in units of 2^-32 nats.
+        """
+        rates = self.means if self.noise is None else np.atleast_1d(self.noise)
+        rates = rates.clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
+        to_logs = backend(rates).logs
+        return to_logs(1 - rates, fixed.tables()), to_logs(rates, fixed.tables())
+
+    def density(self) -> "Mixture":
+        """The same mixture with rounded templates: a proper density over rows."""
+        if self.noise is None:
+            return self
+        return replace(self, means=self.templates.astype(np.float64))
+
+    def n_parameters(self) -> int:
+        """k·n template bits or probabilities, k-1 free weights, and the flip rates."""
+        rates = 0 if self.noise is None else np.size(self.noise)
+        return self.means.size + self.n_components - 1 + rates
+
+    def with_equal_weights(self, indices: NDArray[np.intp]) -> "Mixture":
+        """Only these components, with equal weights (step 7)."""
+        k = len(indices)
+        return replace(self.reordered(indices), weights=np.full(k, 1.0 / k))
+
+    def reordered(self, order: Any) -> "Mixture":
+        """These components, in this order, with their weights."""
+        noise: Any = self.noise
+        if self.noise_model == "component":
+            noise = noise[order]
+        return Mixture(self.means[order], self.weights[order], noise)
+
+    def scores(self, *, missing: bool = False) -> Scores:
+        """ln(w_i f_i(x)) as integers in units of 2^-F nats.
+
+        A 0 in a row adds ln(1-α) - T·ln((1-α)/β) and a 1 adds ln α + T·ln((1-β)/α). Each logarithm
+        is a whole number of units, and so is T times one, rounded. F is chosen such that no score
+        leaves the range of `fixed.score_bits`. A component of weight 0 is put a full range below
+        the others, so that its responsibility is 0 for every row.
+
+        Where there are one or two flip rates, logarithms are rounded to the nearest unit, and with
+        α = β = q a score is within (n+1)·2^(1-F) nats of its true value: a column adds Λ = λ·2^F
+        rounded, or A = T·Λ rounded, or Λ - A, each within 5/4 of a unit. Otherwise they come from
+        tables to within 2^-29 nats, so a score is within (2n+1)·2^-28 nats.
+
+        With `missing`, rows hold their bits and their known bits (see `bitmix.rows.protocol`), and
+        an unknown cell adds nothing.
+        """
+        k, n = self.means.shape
+        zero_right, zero_wrong, one_right, one_wrong, log_weights, bits = self._logs()
+        per_one = zero_wrong - zero_right
+        if self.noise is None:
+            return _affine(log_weights, zero_right, per_one, bits, missing)
+        down, up = zero_right - one_wrong, one_right - zero_wrong
+        binary = self.noise_model != "feature" and np.all((self.means == 0) | (self.means == 1))
+        if binary and not missing:
+            per_cell, per_one, up, down = (
+                np.broadcast_to(v, (k, 1))[:, 0].copy() for v in (zero_right, per_one, up, down)
+            )
+            templates = pack(self.means.astype(np.uint8))
+            sizes = self.means.sum(axis=1).astype(np.int64)
+            const = log_weights + n * per_cell - down * sizes
+            return PopcountScores(const, per_one, up + down, templates, n, bits)
+        downs = np.rint(self.means * down).astype(np.int64)
+        ups = downs if np.array_equal(up, down) else np.rint(self.means * up).astype(np.int64)
+        return _affine(log_weights, zero_right - downs, per_one + ups + downs, bits, missing)
+
+    def _logs(self) -> tuple[Ints, Ints, Ints, Ints, Ints, int]:
+        """ln(1-α), ln α, ln(1-β), ln β, each of a shape that stretches to (k, n), and ln w_i, all in
+        units of 2^-bits; and bits. With a probability p per cell, the first two are ln(1-p), ln p.
+        """
+        n = self.means.shape[1]
+        if self.noise is not None and np.ndim(self.noise) < 2:  # one or two rates: exact logarithms
+            wide = [wide_log_rates(float(rate)) for rate in self.flip_rates]
+            largest = fixed.ceiling(max(r for r, _ in wide) - min(w for _, w in wide))
+            bits = fixed.score_bits(n * (2 * largest + 1) + 800)
+            (zero_right, zero_wrong), (one_right, one_wrong) = (_in_units(*w, bits) for w in wide)
+            of_weight = {
+                w: fixed.to_units(fixed.wide_log(*w.as_integer_ratio()), bits)
+                for w in set(self.weights.tolist()) - {0.0}
+            }
+            log_weights = np.array([of_weight.get(w, 0) for w in self.weights.tolist()])
+        else:
+            right, wrong = self.log_rates
+            largest = -int(min(right.min(), wrong.min())) >> fixed.LOG_BITS
+            bits = min(fixed.LOG_BITS, fixed.score_bits(n * (4 * largest + 4) + 1600))
+            positive = np.where(self.weights > 0, self.weights, 1.0)
+            right, wrong, log_weights = (
+                log >> (fixed.LOG_BITS - bits)
+                for log in (right, wrong, backend(positive).logs(positive, fixed.tables()))
+            )
+            zero_right = one_right = right
+            zero_wrong = one_wrong = wrong
+        lowest = int(log_weights.min()) - ((n * (largest + 1) + fixed.CUT_NATS + 1) << bits)
+        log_weights = np.where(self.weights > 0, log_weights, lowest)
+        return zero_right, zero_wrong, one_right, one_wrong, log_weights, bits
+
+
+def _in_units(right: int, wrong: int, bits: int) -> tuple[Ints, Ints]:
+    """Both logarithms in units of 2^-bits, as tables of one cell; their difference is rounded."""
+    in_units = fixed.to_units(right, bits)
+    return np.array([[in_units]]), np.array([[in_units - fixed.to_units(right - wrong, bits)]])
+
+
+def _affine(log_weights: Ints, zero: Ints, coef: Ints, bits: int, missing: bool) -> AffineScores:
+    """Scores from what a 0 adds, `zero`, and what a 1 adds to that, `coef`."""
+    zero = np.broadcast_to(zero, coef.shape)
+    if missing:
+        return AffineScores(log_weights, coef, bits, zero)
+    return AffineScores(log_weights + zero.sum(axis=1), coef, bits)
+
+
+def check_means(means: NDArray[Any]) -> None:
+    """Raise an error unless this is a table of numbers from 0 to 1."""
+    in_range = means.size and np.all((means >= 0) & (means <= 1))
+    if means.dtype != np.float64 or means.ndim != 2 or not in_range:
+        raise InputError("means must be a table of numbers from 0 to 1")

@@ -1,0 +1,44 @@
+"""Files appear complete or not at all: they are written under a temporary name, then renamed."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Give errors of reads and writes, which do not name their file, the name of this file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A binary file to write to; it gets its name when the block ends without an error."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {target.parent} to write {target.name} into")
+    if target.exists() and not target.is_file():
+        raise FileExistsError(f"{target} is not a regular file: give another name for the output")
+    # The name is chosen before the file is made: whenever Ctrl-C comes, it can be removed.
+    temporary = str(target.with_name(f".{target.name}.{secrets.token_urlsafe(6)}"))
+    try:
+        with naming(target):
+            with open(temporary, "xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+    except BaseException as error:
+        with suppress(OSError):  # the first error is the one to report
+            os.unlink(temporary)
+        if isinstance(error, OSError) and error.filename == temporary:
+            error.filename = str(target)  # the temporary name means nothing to the user
+        raise

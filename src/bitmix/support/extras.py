@@ -1,0 +1,23 @@
+"""Libraries that only parts of the package need, and the extras that install them."""
+
+from importlib import import_module
+
+_EXTRA_OF = {
+    "typer": "cli", "rich": "cli", "PIL": "images", "matplotlib": "plot", "jinja2": "plot",
+    "dask": "dask", "distributed": "dask", "zarr": "dask", "pyarrow": "files",
+}  # fmt: skip
+
+
+def need(library: str) -> None:
+    """Raise an error that says how to install the library, if it is missing."""
+    try:
+        import_module(library)
+    except ModuleNotFoundError as missing:
+        if missing.name != library:  # it is installed, but lacks a library itself
+            raise
+        raise ModuleNotFoundError(advice(library), name=library) from None
+
+
+def advice(library: str, what: str = "this") -> str:
+    """What to install for `what`, which needs the library."""
+    return f"{what} needs {library}: pip install 'bitmix[{_EXTRA_OF.get(library, 'all')}]'"

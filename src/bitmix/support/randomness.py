@@ -1,0 +1,50 @@
+"""Random streams: one seed serves several purposes, each with a stream of its own."""
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bitmix.support import checks
+
+Purpose = Literal["seeds", "templates", "rows", "certificate", "sample", "folds"]
+_NUMBER: dict[Purpose, int] = {
+    "seeds": 1, "templates": 2, "rows": 3, "certificate": 4, "sample": 5, "folds": 6,
+}  # fmt: skip
+
+
+def seed_of(random_state: Any) -> int:
+    """One number that fixes every random choice; a new one if `random_state` is None."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(1 << 32))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(1 << 32, dtype=np.uint64))
+    return checks.whole(random_state, "random_state", least=0)
+
+
+def stream(seed: int, purpose: Purpose, start: int = 0) -> np.random.Generator:
+    """The generator for one purpose and start number."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_NUMBER[purpose], start)))
+
+
+def draw_without_replacement(m: int, l: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """l of m row numbers without replacement; fewer seeds are a prefix of more."""
+    drawn = rng.integers(np.arange(l), m)
+    moved: dict[int, int] = {}  # a Fisher–Yates shuffle of 0 … m-1, stored only where it moved
+    out = np.empty(l, dtype=np.int64)
+    for i, j in enumerate(drawn.tolist()):
+        out[i] = moved.get(j, j)
+        moved[j] = moved.get(i, i)
+    return out
+
+
+def draw_by_weight(
+    weights: NDArray[np.int64], l: int, rng: np.random.Generator
+) -> NDArray[np.intp]:
+    """l rows as if each stood in the table as often as its weight says, without replacement."""
+    ends = np.cumsum(weights)
+    total = int(ends[-1])
+    drawn = draw_without_replacement(total, min(l, total), rng)
+    return np.searchsorted(ends, drawn, side="right")
