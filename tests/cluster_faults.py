@@ -224,7 +224,7 @@ def outcome(fault: Fault, cluster: Cluster, at: int) -> str:
             return poison(block) if block_info[0]["chunk-location"][0] == 3 else block
 
         lazy = lazy.map_blocks(one, dtype=np.uint8, meta=np.empty((0, N), dtype=np.uint8))
-    X = Struck.of_array(lazy)
+    X = Struck.of(lazy)
     if fault.strike is not None:
         strike = fault.strike
         X.at, X.strike = at, lambda: strike(cluster)

@@ -109,7 +109,7 @@ def read_on_cluster(path: Path, reading: Reading) -> Dataset:
     if kind == ".zarr":
         import dask.array
 
-        return Dataset(ClusterRows.of_array(dask.array.from_zarr(str(path))))
+        return Dataset(ClusterRows.of(dask.array.from_zarr(str(path))))
     if table.names is None:
         raise ValueError(
             f"a cluster reads Parquet files with one column per bit, {path} has packed bytes: "
@@ -119,7 +119,7 @@ def read_on_cluster(path: Path, reading: Reading) -> Dataset:
 
     frame, label = dask.dataframe.read_parquet(path), reading.label_column
     classes = None if label is None else list(map(str, frame[label].compute()))
-    rows = ClusterRows.of_array(frame[list(table.names)])
+    rows = ClusterRows.of(frame[list(table.names)])
     return Dataset(rows, None, classes, f"column {label!r}")
 
 

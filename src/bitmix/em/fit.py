@@ -24,7 +24,8 @@ from bitmix.support.randomness import draw_without_replacement, stream
 
 FOLDS = 4
 _MIN_ROWS_TO_COMPARE = 2 * FOLDS
-_FEW_STARTS = 3  # of the search whose responsibilities the models are compared by
+_FEW_STARTS = 3  # of the search that the models are compared from
+_STEPS = 2  # EM steps of each model after its first M step
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def choose(scores: dict[NoiseModel, HeldOut]) -> NoiseModel:
 def compare(rows: Rows, start: Mixture, noise: Noise, seed: int) -> dict[NoiseModel, HeldOut]:
     """Fit each model to all folds but one, and take the log-likelihood of that one, in turn.
 
-    All models are fitted to the same responsibilities, those of `start`: one M step each.
+    All models start from the responsibilities of `start`, and make a few EM steps.
     """
     rows = rows.repeated()
     m = rows.shape[0]
@@ -113,7 +114,10 @@ def compare(rows: Rows, start: Mixture, noise: Noise, seed: int) -> dict[NoiseMo
         test, train = rows.subset(held_out), rows.subset(np.flatnonzero(fold_of != fold))
         statistics = expect(train, start)
         for model in NOISE_MODELS:
-            fitted = replace(noise, model=model).maximise(statistics, start)
+            model_noise = replace(noise, model=model)
+            fitted = model_noise.maximise(statistics, start)
+            for _ in range(_STEPS):
+                fitted = model_noise.maximise(expect(train, fitted), fitted)
             values[model][held_out] = predict.log_likelihoods(test, fitted)
     return _paired(values, rows.weights)
 

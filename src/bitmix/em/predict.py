@@ -14,7 +14,7 @@ from bitmix.kernels.fixed import Ints
 from bitmix.kernels.scores import Scores
 from bitmix.models.mixture import Floats
 from bitmix.rows import Rows
-from bitmix.rows.protocol import Layout
+from bitmix.rows.protocol import Block
 
 _TALLY_BYTES = 1 << 30  # partial counts of all threads together
 
@@ -46,8 +46,7 @@ def entropies(rows: Rows, mixture: Model) -> Floats:
 
 def row_values(rows: Rows, mixture: Model) -> Floats:
     """Label, margin, log-likelihood and number of known cells of each row, in one pass: (m, 4)."""
-    of_block = partial(_row_values, n_columns=rows.shape[1], layout=rows.layout)
-    return np.asarray(_map(rows, mixture, of_block))
+    return np.asarray(_map(rows, mixture, _row_values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,20 +93,23 @@ def tally(rows: Rows, mixture: Model) -> Tally:
     """Count the rows in one pass that stores nothing per row. Weights of rows are not used."""
     k, n = mixture.n_components, rows.shape[1]
     scores = mixture.scores(missing=rows.layout.missing)
-    of_block = partial(_tally, scores=scores, n_columns=n, layout=rows.layout)
+    of_block = partial(_tally, scores=scores)
     return rows.map_reduce(of_block, block_cells=k, workers=max(1, _TALLY_BYTES // (24 * k * n)))
 
 
-def _tally(words: Words, *, scores: Scores, n_columns: int, layout: Layout) -> Tally:
-    kernels, k, words = backend(words), len(scores.const), layout.scored(words)
-    shares, tops, logs = kernels.posteriors(scores(words), scores.bits, fixed.tables())
+def _tally(block: Block, *, scores: Scores) -> Tally:
+    bits, known, k, n = block.bits, block.known, len(scores.const), block.n_columns
+    kernels = backend(bits)
+    shares, tops, logs = kernels.posteriors(scores(block), scores.bits, fixed.tables())
     owner = shares.argmax(axis=1)
-    sums = kernels.owned_sums(words, owner, k, 64 * words.shape[1]) >> fixed.SHARE_BITS
-    ones, known = layout.columns(sums, n_columns)
+
+    def counted(words: Words) -> Ints:
+        return kernels.owned_sums(words, owner, k, n) >> fixed.SHARE_BITS
+
     return Tally(
         np.bincount(owner, minlength=k),
-        np.ascontiguousarray(ones),
-        None if known is None else np.ascontiguousarray(known),
+        counted(bits),
+        None if known is None else counted(np.ascontiguousarray(known)),
         likelihood(fixed.total(tops), fixed.total(logs), scores.bits),
     )
 
@@ -119,18 +121,18 @@ def _map(rows: Rows, mixture: Model, function: Any) -> NDArray[Any]:
     )
 
 
-def _labels(words: Words, *, scores: Scores) -> NDArray[np.int64]:
-    shares, _, _ = backend(words).posteriors(scores(words), scores.bits, fixed.tables())
+def _labels(block: Block, *, scores: Scores) -> NDArray[np.int64]:
+    shares, _, _ = backend(scores.const).posteriors(scores(block), scores.bits, fixed.tables())
     return shares.argmax(axis=1)
 
 
-def _probabilities(words: Words, *, scores: Scores) -> Floats:
-    shares, _, _ = backend(words).posteriors(scores(words), scores.bits, fixed.tables())
+def _probabilities(block: Block, *, scores: Scores) -> Floats:
+    shares, _, _ = backend(scores.const).posteriors(scores(block), scores.bits, fixed.tables())
     return shares / float(1 << fixed.SHARE_BITS)
 
 
-def _entropies(words: Words, *, scores: Scores) -> Floats:
-    p = _probabilities(words, scores=scores)
+def _entropies(block: Block, *, scores: Scores) -> Floats:
+    p = _probabilities(block, scores=scores)
     logs = backend(p).logs(np.where(p > 0, p, 1.0), fixed.tables()) / 2.0**fixed.LOG_BITS
     total = np.zeros(len(p))
     for i in range(p.shape[1]):  # one after the other, so that any machine adds in this order
@@ -138,8 +140,8 @@ def _entropies(words: Words, *, scores: Scores) -> Floats:
     return total
 
 
-def _log_likelihoods(words: Words, *, scores: Scores) -> Floats:
-    _, tops, logs = backend(words).posteriors(scores(words), scores.bits, fixed.tables())
+def _log_likelihoods(block: Block, *, scores: Scores) -> Floats:
+    _, tops, logs = backend(scores.const).posteriors(scores(block), scores.bits, fixed.tables())
     return _to_nats(tops, logs, scores.bits)
 
 
@@ -147,8 +149,8 @@ def _to_nats(tops: Ints, logs: Ints, bits: int) -> Floats:
     return tops / float(1 << bits) + logs / float(1 << fixed.LOG_BITS)
 
 
-def _margins(words: Words, *, scores: Scores) -> Floats:
-    return _margins_of(scores(words), scores.bits)
+def _margins(block: Block, *, scores: Scores) -> Floats:
+    return _margins_of(scores(block), scores.bits)
 
 
 def _margins_of(scores: Ints, bits: int) -> Floats:
@@ -158,15 +160,15 @@ def _margins_of(scores: Ints, bits: int) -> Floats:
     return (ranked[:, -1] - ranked[:, -2]) / float(1 << bits)
 
 
-def _row_values(words: Words, *, scores: Scores, n_columns: int, layout: Layout) -> Floats:
-    values, known = scores(layout.scored(words)), layout.known(words)
-    n_known = n_columns if known is None else np.bitwise_count(known).sum(axis=1)
-    shares, tops, logs = backend(words).posteriors(values, scores.bits, fixed.tables())
+def _row_values(block: Block, *, scores: Scores) -> Floats:
+    values, known = scores(block), block.known
+    n_known = block.n_columns if known is None else np.bitwise_count(known).sum(axis=1)
+    shares, tops, logs = backend(values).posteriors(values, scores.bits, fixed.tables())
     return np.column_stack(
         [
             shares.argmax(axis=1),
             _margins_of(values, scores.bits),
             _to_nats(tops, logs, scores.bits),
-            np.broadcast_to(n_known, len(words)),
+            np.broadcast_to(n_known, len(values)),
         ]
     )

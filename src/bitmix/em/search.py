@@ -8,7 +8,6 @@ Three finished starts that agree are enough.
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -17,12 +16,8 @@ from bitmix.em.merge import merge
 from bitmix.em.noise import Noise
 from bitmix.em.step import Round, Statistics, accumulate, expect
 from bitmix.kernels import backend, fixed
-from bitmix.kernels.bits import Words
-from bitmix.kernels.fixed import Ints
-from bitmix.kernels.scores import Scores
 from bitmix.models.mixture import Mixture
 from bitmix.rows import Rows
-from bitmix.rows.protocol import Layout
 
 # What decides results; `benchmarks/ablation.py` leaves each out in turn.
 SEEDS_PER_COMPONENT, MIN_SEEDS = 3, 32
@@ -229,17 +224,13 @@ def _halvings(rows: Rows, mixture: Mixture, rng: np.random.Generator) -> int:
     l = mixture.n_components
     some = rows.subset(rows.draw(min(int(rows.total_weight), _COOLING_ROWS), rng))
     scores = mixture.scores(missing=rows.layout.missing)
-    values = some.map_rows(partial(_scores_of, scores=scores, layout=rows.layout), block_cells=l)
+    values = some.map_rows(scores, block_cells=l)
     for halvings in range(_MAX_HALVINGS):
         shares, _, _ = backend(values).posteriors(values >> halvings, scores.bits, fixed.tables())
         squares = int(((shares >> 15) ** 2).sum())
         if squares**2 * l <= (len(values) << 30) ** 2:
             return halvings
     return _MAX_HALVINGS
-
-
-def _scores_of(words: Words, *, scores: Scores, layout: Layout) -> Ints:
-    return scores(layout.scored(words))
 
 
 def _agree(fit: Fit, best: Fit, tol: float) -> bool:

@@ -1,20 +1,21 @@
 """Steps 3-4 and 8-9: one EM step, as statistics that add over blocks of rows."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bitmix.kernels import backend, fixed
-from bitmix.kernels.bits import Words, words_for
+from bitmix.kernels.bits import words_for
 from bitmix.kernels.events import Events
 from bitmix.kernels.fixed import Ints
 from bitmix.kernels.scores import PopcountScores, Scores
 from bitmix.models.mixture import Floats, Mixture
 from bitmix.rows import Rows
-from bitmix.rows.protocol import PLAIN
+from bitmix.rows.protocol import PLAIN, Block
 
 _STATISTICS_BYTES = 1 << 30  # partial sums of all threads together
 
@@ -161,25 +162,84 @@ def accumulate(rows: Rows, scores: Scores) -> Statistics:
     n, k = rows.shape[1], len(scores.const)
     workers = max(1, _STATISTICS_BYTES // (3 * 8 * k * n))
     block_cells = min(k, 2 * words_for(n))  # scores are made for a chunk of rows at a time
-    by_words = rows.layout == PLAIN and not _very_sparse(rows)
-    if isinstance(scores, PopcountScores) and by_words:
-        of_words = partial(_statistics_of_words, scores=scores)
-        return rows.map_reduce(of_words, block_cells=block_cells, workers=workers)
-    affine = scores.affine()
-    const, table = Events.none(rows.base, rows.layout.missing).table(
-        affine.const, affine.coef, affine.zero
-    )
-    of_events = partial(
-        _statistics_of_events, k=k, const=const, table=table, bits=scores.bits,
-        weight_one=rows.layout.weight_one or 1,
-    )  # fmt: skip
-    return rows.map_events(of_events, block_cells=block_cells, workers=workers)
+    start: Callable[[], WordSums | EventSums]
+    if isinstance(scores, PopcountScores) and rows.layout == PLAIN and not rows.very_sparse:
+        start = partial(WordSums, scores)
+    else:
+        affine, events = scores.affine(), Events.none(rows.base, rows.layout.missing)
+        start = partial(EventSums, events, scores.bits, *events.table(*affine.parts))
+    total = rows.fold(start, block_cells=block_cells, workers=workers)
+    return total.statistics(k, n, rows.layout.weight_one or 1)
 
 
-def _very_sparse(rows: Rows) -> bool:
-    """Whether a row has fewer events than words, so that its events are summed in less time."""
-    listed = rows.listed()
-    return listed is not None and len(listed.cells) < len(listed) * words_for(rows.shape[1])
+class Sums:
+    """Sums over rows of one thread; others can be added."""
+
+    def __init__(self, bits: int, mass: int, sums: tuple[int, int]) -> None:
+        self.bits = bits
+        self.mass, self.sums = np.zeros(mass, dtype=np.int64), np.zeros(sums, dtype=np.int64)
+        self.n_rows = self.tops = self.logs = self.n_undecided = 0
+
+    def __add__(self, other: Self) -> Self:
+        self.mass += other.mass
+        self.sums += other.sums
+        self._count(other.n_rows, other.tops, other.logs, other.n_undecided)
+        return self
+
+    def _count(self, n_rows: int, tops: int, logs: int, n_undecided: int) -> None:
+        self.n_rows += n_rows
+        self.tops += tops
+        self.logs += logs
+        self.n_undecided += n_undecided
+
+    @property
+    def likelihood_units(self) -> int:
+        """Σ_x ln Σ_i w_i f_i(x) in units of 2^-42 nats."""
+        return likelihood(self.tops, self.logs, self.bits)
+
+
+class WordSums(Sums):
+    """Sums over rows whose scores are counted in words."""
+
+    def __init__(self, scores: PopcountScores) -> None:
+        k, n_words = scores.templates.shape
+        super().__init__(scores.bits, k, (k, 64 * n_words))
+        self._scores = scores
+
+    def add(self, block: Block) -> None:
+        scores, bits = self._scores, block.bits
+        counts = backend(bits).popcount_pass(
+            bits, scores.templates, scores.const, scores.per_one, scores.per_match, scores.bits,
+            fixed.tables(), self.mass, self.sums,
+        )  # fmt: skip
+        self._count(len(bits), *counts)
+
+    def statistics(self, k: int, n: int, weight_one: int) -> Statistics:
+        ones = np.ascontiguousarray(self.sums[:, :n])
+        units = self.likelihood_units
+        return Statistics(self.n_rows, self.mass, ones, units, n_undecided=self.n_undecided)
+
+
+class EventSums(Sums):
+    """Sums over rows whose scores are summed over their events."""
+
+    def __init__(self, none: Events, bits: int, const: Ints, table: Ints) -> None:
+        super().__init__(bits, len(const), table.shape)
+        self._none, self._const, self._table = none, const, table
+
+    def add(self, block: Block) -> None:
+        events, weights = block.events, block.weights
+        counts = backend(self._table).event_pass(
+            events.starts, events.cells, weights, self._const, self._table, self.bits,
+            fixed.tables(), self.mass, self.sums,
+        )  # fmt: skip
+        self._count(len(events) if weights is None else int(weights.sum()), *counts)
+
+    def statistics(self, k: int, n: int, weight_one: int) -> Statistics:
+        mass = self.mass[:k]
+        ones, known = self._none.ones(mass, self.sums[:, :k].T)
+        units = self.likelihood_units
+        return Statistics(self.n_rows, mass, ones, units, weight_one, known, self.n_undecided)
 
 
 def likelihood(tops: int, logs: int, bits: int) -> int:
@@ -188,31 +248,3 @@ def likelihood(tops: int, logs: int, bits: int) -> int:
     """
     best = tops << (fixed.LIKELIHOOD_BITS - bits)
     return best + (logs << (fixed.LIKELIHOOD_BITS - fixed.LOG_BITS))
-
-
-def _statistics_of_words(words: Words, *, scores: PopcountScores) -> Statistics:
-    k, n = len(scores.const), scores.n_columns
-    mass = np.zeros(k, dtype=np.int64)
-    sums = np.zeros((k, 64 * words.shape[1]), dtype=np.int64)
-    tops, logs, n_undecided = backend(words).popcount_pass(
-        words, scores.templates, scores.const, scores.per_one, scores.per_match, scores.bits,
-        fixed.tables(), mass, sums,
-    )  # fmt: skip
-    units = likelihood(tops, logs, scores.bits)
-    ones = np.ascontiguousarray(sums[:, :n])
-    return Statistics(len(words), mass, ones, units, n_undecided=n_undecided)
-
-
-def _statistics_of_events(
-    events: Events, weights: Ints | None, *, k: int, const: Ints, table: Ints, bits: int,
-    weight_one: int,
-) -> Statistics:  # fmt: skip
-    mass = np.zeros(len(const), dtype=np.int64)
-    sums = np.zeros(table.shape, dtype=np.int64)
-    tops, logs, n_undecided = backend(table).event_pass(
-        events.starts, events.cells, weights, const, table, bits, fixed.tables(), mass, sums
-    )
-    ones, known = events.ones(mass[:k], sums[:, :k].T)
-    n_rows = len(events) if weights is None else int(weights.sum())
-    units = likelihood(tops, logs, bits)
-    return Statistics(n_rows, mass[:k], ones, units, weight_one, known, n_undecided)

@@ -36,17 +36,15 @@ class Events:
 
     @classmethod
     def of_words(
-        cls, words: Words, base: NDArray[np.bool_] | None = None, *, n_columns: int, missing: bool
+        cls, bits: Words, known: Words | None, n_columns: int, base: NDArray[np.bool_]
     ) -> "Events":
-        """The events of packed rows: their bits, followed by their known bits if `missing`."""
-        width = words_for(n_columns)
-        if base is None:
-            base = majority(words[:BASE_ROWS, :width], n_columns)
-        differing = _differing(words, base, n_columns, missing)
-        starts, cells = backend(words).set_bits(differing)
-        if missing and 64 * width != n_columns:  # no gap between columns and unknown cells
-            cells[cells >= 64 * width] -= np.uint32(64 * width - n_columns)
-        return cls(starts, cells, base, missing)
+        """The events of packed rows; `known` are their known cells if some may be missing."""
+        differing = _differing(bits, known, n_columns, base)
+        starts, cells = backend(differing).set_bits(differing)
+        gap = 64 * words_for(n_columns) - n_columns
+        if known is not None and gap:  # unknown cells are numbered from n on
+            cells[cells >= n_columns] -= np.uint32(gap)
+        return cls(starts, cells, base, known is not None)
 
     @classmethod
     def none(cls, base: NDArray[np.bool_], missing: bool) -> "Events":
@@ -54,9 +52,11 @@ class Events:
         return cls(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.uint32), base, missing)
 
     @classmethod
-    def count(cls, words: Words, base: NDArray[np.bool_], *, n_columns: int, missing: bool) -> int:
+    def count(
+        cls, bits: Words, known: Words | None, n_columns: int, base: NDArray[np.bool_]
+    ) -> int:
         """The number of events that `of_words` would list."""
-        return int(np.bitwise_count(_differing(words, base, n_columns, missing)).sum())
+        return int(np.bitwise_count(_differing(bits, known, n_columns, base)).sum())
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -107,13 +107,13 @@ class Events:
         return np.where(self.base, cells - sums[:, :n], sums[:, :n]), known
 
 
-def _differing(words: Words, base: NDArray[np.bool_], n_columns: int, missing: bool) -> Words:
+def _differing(
+    bits: Words, known: Words | None, n_columns: int, base: NDArray[np.bool_]
+) -> Words:
     """Words with a 1 for each known cell that differs from the base, and for each unknown cell."""
-    width = words_for(n_columns)
-    differs = words[:, :width] ^ pack(base[None])
-    if not missing:
+    differs = bits ^ pack(base[None])
+    if known is None:
         return differs
-    known = words[:, width:]
     unknown = pack(np.ones((1, n_columns), dtype=np.bool_)) & ~known
     return np.concatenate([differs & known, unknown], axis=1)
 

@@ -4,6 +4,7 @@ Both forms agree to the last bit where both apply.
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -11,6 +12,16 @@ from bitmix.kernels import backend
 from bitmix.kernels.bits import Words, unpack
 from bitmix.kernels.events import Events
 from bitmix.kernels.fixed import Ints
+
+
+class Block(Protocol):
+    """Rows in either form; `bitmix.rows.protocol.Block` has both."""
+
+    @property
+    def bits(self) -> Words: ...
+
+    @property
+    def events(self) -> Events: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,9 +38,10 @@ class PopcountScores:
     n_columns: int
     bits: int
 
-    def __call__(self, words: Words) -> Ints:
-        return backend(words).popcount_scores(
-            words, self.templates, self.const, self.per_one, self.per_match
+    def __call__(self, block: Block) -> Ints:
+        """The scores of rows, shape (rows, k)."""
+        return backend(self.templates).popcount_scores(
+            block.bits, self.templates, self.const, self.per_one, self.per_match
         )
 
     def affine(self) -> "AffineScores":
@@ -59,18 +71,19 @@ class AffineScores:
     """Shape (k, n)."""
     bits: int
     zero: Ints | None = None
-    """If cells may be missing: what each known cell adds, shape (k, n). The words of a row are then
-    its bits, followed by its known bits."""
+    """If cells may be missing: what each known cell adds, shape (k, n)."""
 
-    def __call__(self, words: Words) -> Ints:
-        missing, n = self.zero is not None, self.coef.shape[1]
-        return self.of_events(Events.of_words(words, n_columns=n, missing=missing))
-
-    def of_events(self, events: Events) -> Ints:
-        """The scores of rows that are given by their events, shape (rows, k)."""
-        const, table = events.table(self.const, self.coef, self.zero)
+    def __call__(self, block: Block) -> Ints:
+        """The scores of rows, shape (rows, k)."""
+        events = block.events
+        const, table = events.table(*self.parts)
         scores = backend(table).event_scores(events.starts, events.cells, const, table)
         return scores[:, : len(self.const)]
+
+    @property
+    def parts(self) -> tuple[Ints, Ints, Ints | None]:
+        """What `Events.table` takes."""
+        return self.const, self.coef, self.zero
 
     def affine(self) -> "AffineScores":
         return self

@@ -22,7 +22,7 @@ from bitmix.errors import InputError
 from bitmix.estimators.base import FittedTemplates
 from bitmix.estimators.template import TemplateMixture
 from bitmix.kernels import backend
-from bitmix.kernels.bits import pack, unpack
+from bitmix.kernels.bits import pack
 from bitmix.kernels.fixed import Ints
 from bitmix.metrics import conditional_purity
 from bitmix.models.mixture import Floats
@@ -399,14 +399,12 @@ def outliers_of(
     ids: Sequence[Any] | None,
 ) -> tuple[Outlier, ...]:  # fmt: skip
     """The rows with the lowest log-likelihood; if cells are missing, the lowest per known cell."""
-    n, layout = rows.shape[1], rows.layout
     ranked = values.log_likelihoods
-    if layout.missing:
+    if rows.layout.missing:
         ranked = ranked / np.maximum(values.n_known, 1)
     worst = np.array(_largest(-ranked, MAX_OUTLIERS), dtype=np.int64)
-    words = rows.subset(worst).map_rows(lambda words: words, block_cells=1)
-    bits, known_words = unpack(layout.bits(words), n), layout.known(words)
-    known = np.ones_like(bits) if known_words is None else unpack(known_words, n)
+    cells = rows.subset(worst).to_dense(np.float64)
+    bits, known = (cells == 1).astype(np.uint8), (~np.isnan(cells)).astype(np.uint8)
     levels = np.broadcast_to(noise, templates.shape)
     outliers = []
     for index, row in enumerate(worst.tolist()):

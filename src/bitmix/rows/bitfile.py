@@ -5,6 +5,9 @@ bytes 8-15   length of the header in bytes, little-endian
 then         JSON: {"format": "bits", "version": 1, "rows": m, "columns": n}, padded with spaces;
              "names" (of the columns) and "about" (what the source says about itself) may follow
 then         m × ceil(n/64) little-endian 64-bit words
+
+Version 2 has rows with missing cells ("missing": true: as many words again per row, a 1 for each
+known cell) or with weights ("weight_one": w: one more word per row, which is w for a weight of 1).
 """
 
 import json
@@ -20,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bitmix.errors import FileFormatError
-from bitmix.kernels.bits import WORD, Words, padding_is_zero, words_for
+from bitmix.kernels.bits import WORD, Words, padding_is_zero
+from bitmix.rows.protocol import PLAIN, Layout
 from bitmix.support.atomic import atomic_write, naming
 
 MAGIC = b"BITMIX\r\n"
-VERSION = 1
 _START = len(MAGIC) + 8
 _MAX_COUNT = 1 << 48
 _CHECKED_BYTES = 1 << 24  # a file of at most this size is read when it is opened, to check it
@@ -36,13 +39,16 @@ class Writer:
 
     def __init__(
         self, file: IO[bytes], n_columns: int, names: Sequence[str] | None,
-        about: Mapping[str, Any] | None,
+        about: Mapping[str, Any] | None, layout: Layout,
     ) -> None:  # fmt: skip
         self._file, self._n_columns = file, n_columns
         self._more = {
+            **({"missing": True} if layout.missing else {}),
+            **({"weight_one": layout.weight_one} if layout.weight_one else {}),
             **({} if names is None else {"names": [str(name) for name in names]}),
             **({} if not about else {"about": dict(about)}),
         }
+        self._version = 1 if layout == PLAIN else 2
         self.rows = 0
         self._length = len(self._header(_MAX_COUNT))
         self._length += -(_START + self._length) % 64
@@ -64,17 +70,19 @@ class Writer:
 
     def _header(self, rows: int) -> bytes:
         shape = {"rows": rows, "columns": self._n_columns}
-        return json.dumps({"format": "bits", "version": VERSION, **shape, **self._more}).encode()
+        return json.dumps(
+            {"format": "bits", "version": self._version, **shape, **self._more}
+        ).encode()
 
 
 @contextmanager
 def writing(
     path: str | os.PathLike[str], n_columns: int, names: Sequence[str] | None = None,
-    about: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None, layout: Layout = PLAIN,
 ) -> Iterator[Writer]:  # fmt: skip
     """A `Writer`. The file appears when the block ends without an error, or not at all."""
     with atomic_write(path) as file:
-        writer = Writer(file, n_columns, names, about)
+        writer = Writer(file, n_columns, names, about, layout)
         yield writer
         writer.finish()
 
@@ -95,7 +103,8 @@ class WordsFile:
         self.n_columns: int = header["columns"]
         self.names: tuple[str, ...] | None = header.get("names")
         self.about: dict[str, Any] = header.get("about", {})
-        self.shape = (header["rows"], words_for(self.n_columns))
+        self.layout = Layout(header.get("missing", False), header.get("weight_one", 0))
+        self.shape = (header["rows"], self.layout.width(self.n_columns))
         self._this_thread, self._lock = threading.local(), threading.Lock()
         if self.nbytes <= _CHECKED_BYTES:  # damage of a larger file is noticed when it is read
             self.read(0, len(self))
@@ -157,7 +166,9 @@ class WordsFile:
                     "copy or convert it again"
                 )
             done += count
-        if not padding_is_zero(words, self.n_columns):
+        known = self.layout.known(words, self.n_columns)
+        parts = [self.layout.bits(words, self.n_columns), *([] if known is None else [known])]
+        if not all(padding_is_zero(part, self.n_columns) for part in parts):
             raise FileFormatError(
                 f"{self.path} is damaged: bits are set past its last column ({self.n_columns - 1})"
             )
@@ -192,15 +203,20 @@ def _read_header(path: Path, file: IO[bytes]) -> tuple[int, dict[str, Any]]:
         m, n = header["rows"], header["columns"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise FileFormatError(f"{path} is damaged: its header cannot be read") from None
-    if kind != "bits" or version is True or version != VERSION:
+    if kind != "bits" or version is True or version not in (1, 2):
         raise FileFormatError(
-            f"{path} is of format {kind!r} version {version!r}; this bitmix reads 'bits' version "
-            f"{VERSION}: write it again with this version"
+            f"{path} is of format {kind!r} version {version!r}; this bitmix reads 'bits' versions "
+            "1 and 2: write it again with this version"
         )
+    if version == 1:
+        header = {key: header[key] for key in header if key not in ("missing", "weight_one")}
     if not (_is_count(m, 0) and _is_count(n, 1)) or max(m, n) > _MAX_COUNT:
         raise FileFormatError(f"{path} is damaged: it claims {m!r} rows and {n!r} columns")
+    missing, weight_one = header.get("missing", False), header.get("weight_one", 0)
+    if type(missing) is not bool or not _is_count(weight_one, 0) or weight_one > _MAX_COUNT:
+        raise FileFormatError(f"{path} is damaged: its header cannot be read")
     offset = _START + length
-    needs = offset + 8 * m * words_for(n)
+    needs = offset + 8 * m * Layout(missing, weight_one).width(n)
     if size != needs:
         raise FileFormatError(
             f"{path} should be {needs:,} bytes for {m:,} rows of {n:,} columns, but is {size:,}: "

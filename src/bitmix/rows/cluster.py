@@ -17,17 +17,16 @@ from dask.delayed import Delayed, delayed
 from numpy.typing import NDArray
 
 from bitmix.errors import ClusterError, FileFormatError, InputError
-from bitmix.kernels.bits import WORD, Words, words_for
-from bitmix.kernels.events import BASE_ROWS, Events, majority
+from bitmix.kernels.bits import WORD, Words, pack, unpack, words_for
+from bitmix.kernels.events import BASE_ROWS, majority
 from bitmix.kernels.fixed import Ints
 from bitmix.rows.bitfile import WordsFile
-from bitmix.rows.convert import spans, to_words
-from bitmix.rows.listed import of_events
-from bitmix.rows.packed import BitMatrix
-from bitmix.rows.protocol import PLAIN, A, Layout
+from bitmix.rows.convert import all_known, fixed_weights, spans, to_words
+from bitmix.rows.packed import BitMatrix, Total
+from bitmix.rows.protocol import PLAIN, A, Block, Layout, T
 from bitmix.rows.threads import one_thread
 from bitmix.rows.workers import Workers
-from bitmix.support.randomness import draw_without_replacement
+from bitmix.support.randomness import draw_by_weight, draw_without_replacement
 
 _FAN_IN = 8
 _BLOCK_BYTES = 1 << 26
@@ -37,27 +36,43 @@ _ATTEMPTS = 6
 class ClusterRows:
     """Rows in blocks that workers keep, packed.
 
-    Use `of_array` or `of_file`. Nothing is computed until it is needed, and `map_rows` is lazy.
+    Use `of` or `of_file`. Nothing is computed until it is needed, and `map_rows` is lazy.
     """
 
-    layout: Layout = PLAIN
     remote = True
 
     def __init__(
         self, blocks: Sequence[Delayed], lengths: Sequence[int] | None, n_columns: int,
-        names: tuple[str, ...] | None,
+        names: tuple[str, ...] | None, layout: Layout = PLAIN,
     ) -> None:  # fmt: skip
         self._lazy_blocks, self._lengths, self._n_columns = list(blocks), lengths, n_columns
         self._workers: Workers | None = None
         self._persisted: list[Delayed] | None = None
         self.feature_names = names
+        self.layout = layout
 
     @classmethod
-    def of_array(cls, X: Any, binarize: float | None = None) -> "ClusterRows":
-        """A Dask array or table of 0 and 1, chunked in any way.
+    def of(
+        cls, X: Any, binarize: float | None = None, *, missing: bool = False, mask: Any = None,
+        sample_weight: Any = None,
+    ) -> "ClusterRows":  # fmt: skip
+        """A Dask array or table of 0 and 1, chunked in any way, or rows on a cluster.
 
-        Rows are counted when they are needed, if the sizes of the chunks are not known.
+        Rows are counted when they are needed, if the sizes of the chunks are not known. Cells may
+        be missing if `missing` is set; see `bitmix.rows.as_rows`.
         """
+        if isinstance(X, ClusterRows):
+            if mask is not None:
+                raise InputError("mask needs a Dask array or table, X is packed already")
+            rows = X
+        else:
+            rows = cls._of_dask(X, binarize, missing, mask)
+        if rows.layout.missing and not missing:
+            raise InputError("X has missing cells: fill them first, or use TemplateMixture")
+        return rows if sample_weight is None else rows._weighted(sample_weight)
+
+    @classmethod
+    def _of_dask(cls, X: Any, binarize: float | None, missing: bool, mask: Any) -> "ClusterRows":
         names = None
         if hasattr(X, "to_dask_array"):
             names = tuple(map(str, X.columns))
@@ -66,6 +81,13 @@ class ClusterRows:
             raise InputError(f"X must have rows and columns, got a Dask array of {X.ndim} axes")
         if np.isnan(X.shape[1]):
             raise InputError("the number of columns of X is not known: X.compute_chunk_sizes()")
+        if mask is not None:
+            if np.shape(mask) != X.shape:
+                raise InputError(
+                    f"mask must be True where a cell of X is missing, shape {X.shape}, got shape "
+                    f"{np.shape(mask)}"
+                )
+            X = da.where(da.asarray(mask), np.nan, X)
         n = int(X.shape[1])
         X = X.rechunk({1: n})
         heights = X.chunks[0]
@@ -75,11 +97,29 @@ class ClusterRows:
         lengths = [int(height) for height in heights] if known else None
         starts = np.cumsum([0, *heights[:-1]]).tolist() if known else [None] * len(heights)
         pack = delayed(_packed, pure=True)
+        may_miss = missing and X.dtype.kind not in "biu"  # numbers that have no NaN
         blocks = [
-            pack(part, n, lengths and lengths[number], start, number, binarize)
+            pack(part, n, lengths and lengths[number], start, number, binarize, may_miss)
             for number, (part, start) in enumerate(zip(X.to_delayed().ravel(), starts, strict=True))
         ]
-        return cls(blocks, lengths, n, names)
+        return cls(blocks, lengths, n, names, Layout(may_miss))
+
+    def _weighted(self, sample_weight: Any) -> "ClusterRows":
+        """The same rows with weights; rows of weight 0 are left out."""
+        if hasattr(sample_weight, "compute"):
+            sample_weight = sample_weight.compute()
+        weights, weight_one = fixed_weights(sample_weight, self.shape[0])
+        assert self._lengths is not None
+        parts = np.split(weights, np.cumsum(self._lengths)[:-1])
+        attach = delayed(_with_weights, pure=True)
+        plain = words_for(self._n_columns) * (2 if self.layout.missing else 1)
+        blocks = [
+            attach(block, part, plain)
+            for block, part in zip(self._lazy_blocks, parts, strict=True)
+        ]
+        layout = Layout(self.layout.missing, weight_one)
+        lengths = [int(np.count_nonzero(part)) for part in parts]
+        return ClusterRows(blocks, lengths, self._n_columns, self.feature_names, layout)
 
     @classmethod
     def of_file(
@@ -92,7 +132,8 @@ class ClusterRows:
         read = delayed(_read, pure=True)
         parts = list(spans(m, rows))
         blocks = [read(str(file.path), file.stamp, *part) for part in parts]
-        return cls(blocks, [stop - start for start, stop in parts], file.n_columns, file.names)
+        lengths = [stop - start for start, stop in parts]
+        return cls(blocks, lengths, file.n_columns, file.names, file.layout)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -102,8 +143,8 @@ class ClusterRows:
                 raise InputError("Found array with 0 sample(s): at least one row is needed")
         return sum(self._lengths), self._n_columns
 
-    def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
-        """The packed rows with these numbers, fetched from the workers."""
+    def take_words(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
+        """The rows with these numbers, as they are laid out, fetched from the workers."""
         numbers = np.asarray(indices, dtype=np.int64)
         m, _ = self.shape
         assert self._lengths is not None
@@ -112,7 +153,7 @@ class ClusterRows:
         numbers = np.where(numbers < 0, numbers + m, numbers)
         starts = np.cumsum([0, *self._lengths])
         owner = np.searchsorted(starts, numbers, side="right") - 1
-        out = np.empty((len(numbers), words_for(self._n_columns)), dtype=WORD)
+        out = np.empty((len(numbers), self.layout.width(self._n_columns)), dtype=WORD)
         asked = np.unique(owner)
         get = delayed(_rows_of, pure=False)
         parts = self._compute(
@@ -122,38 +163,75 @@ class ClusterRows:
             out[owner == b] = part
         return out
 
+    def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
+        """The packed bits of the rows with these numbers.
+
+        A missing cell has the value of most rows in its column.
+        """
+        words, n = self.take_words(indices), self._n_columns
+        bits, known = self.layout.bits(words, n), self.layout.known(words, n)
+        if known is None:
+            return np.ascontiguousarray(bits)
+        ones, cells = self.map_reduce(_column_counts)
+        return bits | (pack((2 * ones > cells)[None]) & ~known)
+
+    @cached_property
+    def _weight_units(self) -> Ints | None:
+        if not self.layout.weight_one:
+            return None
+        parts = self._compute(lambda blocks: [delayed(_last_word)(block) for block in blocks])
+        return np.concatenate(parts).astype(np.int64)
+
     @property
     def weights(self) -> NDArray[np.float64]:
-        """The weight of each row: 1."""
-        return np.ones(self.shape[0])
+        """The weight of each row."""
+        units = self._weight_units
+        return np.ones(self.shape[0]) if units is None else units / self.layout.weight_one
 
     @property
     def total_weight(self) -> float:
-        """The number of rows."""
-        return float(self.shape[0])
+        """The sum of the weights: the number of rows if they have none."""
+        return float(self.weights.sum()) if self.layout.weight_one else float(self.shape[0])
 
     def repeated(self) -> "ClusterRows":
-        """Each row as often as its weight says: the rows themselves."""
+        """The rows themselves: repeating them is not worth while here."""
         return self
 
     def draw(self, l: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """The numbers of l random rows."""
-        return draw_without_replacement(self.shape[0], l, rng)
+        """The numbers of l random rows, drawn as often as their weights say."""
+        units = self._weight_units
+        if units is None:
+            return draw_without_replacement(self.shape[0], l, rng)
+        return draw_by_weight(units, l, rng)
 
     def subset(self, indices: NDArray[np.int64]) -> BitMatrix:
-        """The rows with these numbers, in memory."""
-        return BitMatrix(self.take(indices), self._n_columns)
+        """The rows with these numbers, in memory, with their known cells and weights."""
+        words = self.take_words(indices)
+        return BitMatrix.trusted(words, self._n_columns, self.feature_names, self.layout)
 
-    def map_reduce(
-        self, function: Callable[[Words], A], *, block_cells: int = 1, workers: int = 1 << 16
-    ) -> A:
-        """The sum of `function` over all rows."""
+    @cached_property
+    def base(self) -> NDArray[np.bool_]:
+        """Which columns are mostly 1 in the first rows."""
+        words = self.take_words(np.arange(min(self.shape[0], BASE_ROWS)))
+        bits = np.ascontiguousarray(self.layout.bits(words, self._n_columns))
+        return majority(bits, self._n_columns)
+
+    @property
+    def very_sparse(self) -> bool:
+        """False: the workers list the events of their blocks in each pass."""
+        return False
+
+    def fold(
+        self, start: Callable[[], T], *, block_cells: int = 1, workers: int = 1 << 16
+    ) -> T:
+        """The sum of accumulators, made by `start`, to which all rows were added."""
+        base = self.base
 
         def one_pass(blocks: Sequence[Delayed]) -> list[Delayed]:
             # a task of its own, which Dask repeats if its worker dies; scattered data would be lost
-            shared = delayed(function, traverse=False)
+            shared = delayed(start, traverse=False)
             level = [
-                delayed(_folded, pure=False)(block, self._n_columns, shared, block_cells)
+                delayed(_folded, pure=False)(block, base, self.layout, shared, block_cells)
                 for block in blocks
             ]
             while len(level) > 1:
@@ -161,37 +239,28 @@ class ClusterRows:
                 level = [delayed(_added, pure=False)(group) for group in groups]
             return level
 
-        total: A | None = self._compute(one_pass)[0]
+        total: T | None = self._compute(one_pass)[0]
         if total is None:
             raise InputError("Found array with 0 sample(s): at least one row is needed")
         return total
 
-    @cached_property
-    def base(self) -> NDArray[np.bool_]:
-        """Which columns are mostly 1 in the first rows."""
-        return majority(self.take(np.arange(min(self.shape[0], BASE_ROWS))), self._n_columns)
-
-    def listed(self) -> None:
-        """None: the workers list the events of their blocks in each pass."""
-
-    def map_events(
-        self, function: Callable[[Events, Ints | None], A], *, block_cells: int, workers: int
+    def map_reduce(
+        self, function: Callable[[Block], A], *, block_cells: int = 1, workers: int = 1 << 16
     ) -> A:
-        """The sum of `function` over blocks of rows, given their events and their weights."""
-        of_words = partial(of_events, function=function, base=self.base, n_columns=self._n_columns)
-        return self.map_reduce(of_words, block_cells=block_cells, workers=workers)
+        """The sum of `function` over all rows."""
+        return self.fold(partial(Total, function), block_cells=block_cells).value
 
     def map_rows(
-        self, function: Callable[[Words], NDArray[Any]], *, block_cells: int = 1
+        self, function: Callable[[Block], NDArray[Any]], *, block_cells: int = 1
     ) -> NDArray[Any]:
         """The results of `function` for each row, as a Dask array that is not computed yet."""
-        example = function(np.zeros((1, words_for(self._n_columns)), dtype=WORD))
+        example = _no_rows(self._n_columns, self.layout).map_rows(function)
         blocks = self._persisted or self._lazy_blocks
         lengths = [np.nan] * len(blocks) if self._lengths is None else self._lengths
         apply = delayed(_mapped, pure=False)
         parts = [
             da.from_delayed(
-                apply(block, self._n_columns, function, block_cells),
+                apply(block, self._n_columns, self.layout, function, block_cells),
                 shape=(length, *example.shape[1:]),
                 dtype=example.dtype,
             )
@@ -228,21 +297,42 @@ class ClusterRows:
 
 
 def _packed(
-    part: Any, n: int, height: int | None, start: int | None, number: int, binarize: float | None
-) -> Words:
+    part: Any, n: int, height: int | None, start: int | None, number: int,
+    binarize: float | None, missing: bool,
+) -> Words:  # fmt: skip
     shape = getattr(part, "shape", None)
     if shape is None or len(shape) != 2 or shape != (shape[0] if height is None else height, n):
         rows = "" if height is None else f"{height:,} rows and "
         got = type(part).__name__ if shape is None else f"shape {tuple(shape)}"
         raise InputError(f"block {number} of X should have {rows}{n:,} columns, but has {got}")
     if shape[0] == 0:
-        return np.empty((0, words_for(n)), dtype=WORD)
+        return np.empty((0, Layout(missing).width(n)), dtype=WORD)
     try:
-        return to_words(part, binarize, first_row=start or 0)[0]
+        words, known, _ = to_words(part, binarize, missing=missing, first_row=start or 0)
     except InputError as error:
         if start is not None:
             raise
         raise InputError(f"{error} (rows counted within block {number} of X)") from None
+    if not missing:
+        return words
+    return np.concatenate([words, all_known(len(words), n) if known is None else known], axis=1)
+
+
+def _last_word(words: Words) -> Words:
+    return words[:, -1]
+
+
+def _with_weights(words: Words, weights: Ints, width: int) -> Words:
+    """The rows with their weights, in place of those that they had."""
+    joined = np.concatenate([words[:, :width], weights.astype(WORD)[:, None]], axis=1)
+    return joined[weights > 0]
+
+
+def _column_counts(block: Block) -> Ints:
+    """Ones and known cells per column."""
+    n, known = block.n_columns, block.known
+    assert known is not None
+    return np.array([unpack(part, n).sum(axis=0, dtype=np.int64) for part in (block.bits, known)])
 
 
 def _read(path: str, stamp: str, start: int, stop: int) -> Words:
@@ -256,11 +346,15 @@ def _rows_of(words: Words, numbers: NDArray[np.int64]) -> Words:
     return words[numbers]
 
 
-def _folded(words: Words, n: int, function: Callable[[Words], A], cells: int) -> A | None:
+def _folded(
+    words: Words, base: NDArray[np.bool_], layout: Layout, start: Callable[[], T], cells: int
+) -> T | None:
     if len(words) == 0:
         return None
+    rows = BitMatrix.trusted(words, len(base), layout=layout)
+    rows.base = base  # of all blocks alike, so that the sums of their events can be added
     with one_thread():
-        return BitMatrix(words, n).map_reduce(function, block_cells=cells)
+        return rows.fold(start, block_cells=cells)
 
 
 def _added(parts: list[Any]) -> Any:
@@ -270,9 +364,14 @@ def _added(parts: list[Any]) -> Any:
 
 
 def _mapped(
-    words: Words, n: int, function: Callable[[Words], NDArray[Any]], cells: int
+    words: Words, n: int, layout: Layout, function: Callable[[Block], NDArray[Any]], cells: int
 ) -> NDArray[Any]:
     if len(words) == 0:
-        return function(np.zeros((1, words_for(n)), dtype=WORD))[:0]
+        return _no_rows(n, layout).map_rows(function)[:0]
     with one_thread():
-        return BitMatrix(words, n).map_rows(function, block_cells=cells)
+        return BitMatrix.trusted(words, n, layout=layout).map_rows(function, block_cells=cells)
+
+
+def _no_rows(n: int, layout: Layout) -> BitMatrix:
+    """A row of zeros, to see the shape of a result."""
+    return BitMatrix.trusted(np.zeros((1, layout.width(n)), dtype=WORD), n, layout=layout)

@@ -1,5 +1,6 @@
 """Arrays, sparse matrices and tables to packed words, a block of rows at a time."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -7,13 +8,16 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from bitmix.errors import CellTypeError, InputError
 from bitmix.kernels.bits import WORD, Words, pack, words_for
+from bitmix.kernels.fixed import Ints
 from bitmix.support.extras import need
 
 BLOCK_CELLS = 1 << 20
+_MAX_WEIGHT_BITS = 30
+_FRACTION_BITS = 16
 
 Block = Callable[[int, int], NDArray[Any]]
 """Returns the rows start … stop of a source as a dense array."""
@@ -255,3 +259,38 @@ def _as_bits(
         place = origin.place(first_row + row, column)
         raise origin.wrong(str(cells[row, column]), place, column)
     return bits
+
+
+def fixed_weights(sample_weight: ArrayLike, m: int) -> tuple[Ints, int]:
+    """Weights as integers, and the integer that stands for a weight of 1.
+
+    Whole weights stay as they are. Others are rounded to multiples of 2^-16; finer if all are below
+    1, and coarser if their sum would not fit otherwise.
+    """
+    try:
+        w = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"sample_weight must be {m} numbers, one per row: {error}") from None
+    if w.shape != (m,):
+        raise InputError(f"sample_weight must be {m} numbers, one per row, got shape {w.shape}")
+    wrong = np.flatnonzero(~(np.isfinite(w) & (w >= 0)))
+    if wrong.size:
+        raise InputError(
+            f"sample_weight must be finite and not negative, got {w[wrong[0]]} for row {wrong[0]}"
+        )
+    total = float(w.sum())
+    if total == 0:
+        raise InputError("sample_weight must not be zero for every row")
+    if total < 1:
+        raise InputError(
+            f"sample_weight is how often each row counts, so its sum must be at least 1, got "
+            f"{total:g}: multiply it, for example so that it sums to the number of rows"
+        )
+    room = _MAX_WEIGHT_BITS - int(np.ceil(np.log2(total + 1)))
+    if room < 0:
+        raise InputError(
+            f"sample_weight must sum to at most 2^{_MAX_WEIGHT_BITS}, got {total:g}: scale it down"
+        )
+    small = max(0, -math.frexp(float(w.max()))[1])
+    one = 1 if np.all(w == np.floor(w)) else 1 << min(_FRACTION_BITS + small, room)
+    return np.rint(w * one).astype(np.int64), one

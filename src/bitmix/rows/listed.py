@@ -1,16 +1,14 @@
 """Rows as lists of events: kept beside packed rows, or in their place where that is smaller."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bitmix.kernels.bits import Words, pack, words_for
+from bitmix.kernels.bits import WORD, Words, pack, words_for
 from bitmix.kernels.events import BASE_ROWS, Events
 from bitmix.kernels.fixed import Ints
-from bitmix.rows.protocol import PLAIN, A, Layout
+from bitmix.rows.protocol import Layout
 
 _SMALL_BYTES = 1 << 26  # lists are kept beside rows if they take no more memory, or this much
 
@@ -18,9 +16,10 @@ _SMALL_BYTES = 1 << 26  # lists are kept beside rows if they take no more memory
 class ListedWords:
     """Rows in memory as lists of ones, which are packed when words are asked for."""
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, events: Events, weights: Ints | None = None) -> None:
         self.events = events
         """With a base of zeros: every event is a 1."""
+        self.weights = weights
 
     def __len__(self) -> int:
         return len(self.events)
@@ -29,35 +28,44 @@ class ListedWords:
     def nbytes(self) -> int:
         return self.events.starts.nbytes + self.events.cells.nbytes
 
+    def subset(self, numbers: NDArray[np.intp]) -> "ListedWords":
+        """The rows with these numbers."""
+        weights = None if self.weights is None else self.weights[numbers]
+        return ListedWords(self.events.take(numbers), weights)
+
     def read(self, start: int, stop: int, *, reuse: bool = False) -> Words:
         """The packed rows start … stop."""
         return self.take(np.arange(start, max(start, stop)))
 
     def take(self, numbers: NDArray[np.intp]) -> Words:
         """The packed rows with these numbers."""
-        some = self.events.take(numbers)
-        bits = np.zeros((len(numbers), len(some.base)), dtype=np.bool_)
-        bits[np.repeat(np.arange(len(numbers)), np.diff(some.starts)), some.cells] = True
-        return pack(bits)
+        some = self.subset(numbers)
+        starts, cells = some.events.starts, some.events.cells
+        bits = np.zeros((len(numbers), len(some.events.base)), dtype=np.bool_)
+        bits[np.repeat(np.arange(len(numbers)), np.diff(starts)), cells] = True
+        if some.weights is None:
+            return pack(bits)
+        return np.concatenate([pack(bits), some.weights.astype(WORD)[:, None]], axis=1)
 
 
 def list_events(
     words: Words, layout: Layout, n_columns: int, base: NDArray[np.bool_]
 ) -> Events | None:
     """The events of all rows, unless the lists would take too much memory."""
-    count = partial(Events.count, base=base, n_columns=n_columns, missing=layout.missing)
+
+    def differing(words: Words) -> tuple[Words, Words | None, int, NDArray[np.bool_]]:
+        return layout.bits(words, n_columns), layout.known(words, n_columns), n_columns, base
+
     limit = max(words.nbytes, _SMALL_BYTES) // 4
-    head = layout.scored(words[:BASE_ROWS])
-    if count(head) * len(words) > 2 * limit * len(head):  # clearly too many: do not count them all
+    head = words[:BASE_ROWS]
+    few = Events.count(*differing(head)) * len(words) <= 2 * limit * len(head)
+    if not few or Events.count(*differing(words)) > limit:  # do not count them all if clearly many
         return None
-    scored = layout.scored(words)
-    if count(scored) > limit:
-        return None
-    return Events.of_words(scored, base, n_columns=n_columns, missing=layout.missing)
+    return Events.of_words(*differing(words))
 
 
 def list_sparse(X: Any, binarize: float | None) -> Events | None:
-    """The ones of a sparse matrix, if it holds only 0 and 1 and their list is smaller than words."""
+    """The ones of a sparse matrix of 0 and 1, if their list is smaller than packed words."""
     X = X.tocsr()
     m, n = X.shape
     if 4 * X.nnz > 8 * m * words_for(max(n, 1)) or binarize is not None or not m * n:
@@ -71,17 +79,3 @@ def list_sparse(X: Any, binarize: float | None) -> Events | None:
     X.eliminate_zeros()
     starts, cells = X.indptr.astype(np.int64), X.indices.astype(np.uint32)
     return Events(starts, cells, np.zeros(n, dtype=np.bool_))
-
-
-def of_events(
-    words: Words,
-    *,
-    function: Callable[[Events, Ints | None], A],
-    base: NDArray[np.bool_],
-    n_columns: int,
-    layout: Layout = PLAIN,
-) -> A:
-    """`function` of the events and the weights of a block of packed rows."""
-    scored = np.ascontiguousarray(layout.scored(words))
-    events = Events.of_words(scored, base, n_columns=n_columns, missing=layout.missing)
-    return function(events, layout.weights(words) if layout.weight_one else None)

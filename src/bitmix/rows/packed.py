@@ -7,26 +7,27 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from functools import partial, reduce
-from typing import Any, Self
+from functools import cached_property, partial, reduce
+from typing import Any, Generic, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bitmix.errors import InputError
+from bitmix.kernels import backend
 from bitmix.kernels.bits import WORD, Words, pack, padding_is_zero, unpack, words_for
 from bitmix.kernels.events import BASE_ROWS, Events, majority
 from bitmix.kernels.fixed import Ints
 from bitmix.rows import bitfile
 from bitmix.rows.bitfile import WordsFile
-from bitmix.rows.convert import column_names, spans, to_words
-from bitmix.rows.listed import ListedWords, list_events, list_sparse, of_events
-from bitmix.rows.protocol import PLAIN, A, Layout
+from bitmix.rows.convert import column_names, fixed_weights, spans, to_words
+from bitmix.rows.listed import ListedWords, list_events, list_sparse
+from bitmix.rows.protocol import PLAIN, A, Block, Layout, T
 from bitmix.rows.threads import available as threads_available
 from bitmix.rows.threads import pool as thread_pool
 from bitmix.support import checks
 from bitmix.support.progress import meter
-from bitmix.support.randomness import draw_without_replacement
+from bitmix.support.randomness import draw_by_weight, draw_without_replacement
 
 _MIN_BLOCK_ROWS = 512
 _BLOCK_WORK = 1 << 19  # words times values per row: some tenths of a millisecond
@@ -34,6 +35,7 @@ _BLOCK_BYTES = 1 << 21
 _ROWS_AT_ONCE = 1 << 14  # when rows are saved or compared
 _MAX_COUNTED_BYTES = 1 << 28  # counting the ones of more would make a notebook wait
 _LONG_WORK = 1 << 32  # words times values per row: about two seconds, enough to show a bar
+_MAX_REPEATED = 100_000
 
 
 class BitMatrix:
@@ -59,11 +61,7 @@ class BitMatrix:
     """
 
     __hash__ = None  # type: ignore[assignment]
-    layout: Layout = PLAIN
     remote = False
-    _events: Events | None = None
-    _is_listed = False
-    _base: NDArray[np.bool_] | None = None
 
     def __init__(self, words: Words, n_columns: int) -> None:
         words = np.asarray(words)
@@ -82,26 +80,31 @@ class BitMatrix:
             )
         self._words: Words | WordsFile | ListedWords = words
         self._n_columns = n_columns
+        self.layout = PLAIN
         self.feature_names: tuple[str, ...] | None = None
 
     @classmethod
-    def _trusted(
+    def trusted(
         cls,
         words: Words | WordsFile | ListedWords,
         n_columns: int,
         names: tuple[str, ...] | None = None,
+        layout: Layout = PLAIN,
     ) -> Self:
-        """Skip the checks, which read every row, for words that are known to be right."""
+        """Words that are known to be right, laid out as `layout` says, without the checks."""
         self = cls.__new__(cls)
         self._words, self._n_columns, self.feature_names = words, n_columns, names
+        self.layout = layout
         return self
 
-    def with_words(self, words: Words | ListedWords) -> Self:
-        """Other rows with the same columns."""
-        return self._trusted(words, self._n_columns, self.feature_names)
+    def _with_words(self, words: Words | ListedWords) -> Self:
+        """Other rows with the same columns and layout."""
+        return self.trusted(words, self._n_columns, self.feature_names, self.layout)
 
     @classmethod
-    def from_dense(cls, X: Any, *, binarize: float | None = None) -> Self:
+    def from_dense(
+        cls, X: Any, *, binarize: float | None = None, missing: bool = False
+    ) -> Self:
         """Pack an array, sparse matrix or table of 0 and 1, a block of rows at a time.
 
         Parameters
@@ -110,34 +113,64 @@ class BitMatrix:
             Any other value than 0 and 1 is an error that names its place.
         binarize : float, optional
             Read values above this threshold as 1 instead.
+        missing : bool, default=False
+            Whether cells may be missing: NaN, masked, or empty in a nullable column.
         """
-        binarize = _threshold(binarize)
-        if not isinstance(X, BitMatrix):
-            if hasattr(X, "tocsr") and (listed := list_sparse(X, binarize)) is not None:
-                return cls._trusted(ListedWords(listed), len(listed.base))
-            words, _, n = to_words(X, binarize)
-            return cls._trusted(words, n, column_names(X))
-        if len(X) == 0:
-            raise InputError("Found 0 sample(s): at least one row is needed")
-        if binarize is None or 0 <= binarize < 1:
-            return cls._trusted(X._words, X._n_columns, X.feature_names)
-        constant = pack(np.full((1, X._n_columns), binarize < 0))
-        return cls._trusted(np.repeat(constant, len(X), axis=0), X._n_columns, X.feature_names)
+        binarize = checks.optional(checks.between, binarize, "binarize", -math.inf, math.inf)
+        if isinstance(X, BitMatrix):
+            return cls._from_bits(X, binarize, missing)
+        if hasattr(X, "tocsr") and (listed := list_sparse(X, binarize)) is not None:
+            return cls.trusted(ListedWords(listed), len(listed.base))
+        words, known, n = to_words(X, binarize, missing=missing)
+        if known is not None:
+            words = np.concatenate([words, known], axis=1)
+        return cls.trusted(words, n, column_names(X), Layout(known is not None))
 
     @classmethod
-    def from_incomplete(cls, X: Any, *, binarize: float | None = None) -> tuple[Self, Self | None]:
-        """Pack cells of which some may be missing: NaN, masked, or empty in a nullable column.
+    def _from_bits(cls, X: "BitMatrix", binarize: float | None, missing: bool) -> Self:
+        if len(X) == 0:
+            raise InputError("Found 0 sample(s): at least one row is needed")
+        if X.layout.missing and not missing:
+            raise InputError("X has missing cells: fill them first, or use TemplateMixture")
+        if binarize is None or 0 <= binarize < 1:
+            return cls.trusted(X._words, X._n_columns, X.feature_names, X.layout)
+        known = 1 if X._known is None else X._known.to_dense()
+        return cls.from_dense(np.full(X.shape, binarize < 0) & known)
 
-        Returns the bits, 0 for a missing cell, and the known cells as a second matrix, or None if
-        no cell is missing.
-        """
-        if isinstance(X, BitMatrix):
-            return cls.from_dense(X, binarize=binarize), None
-        if hasattr(X, "tocsr") and (listed := list_sparse(X, _threshold(binarize))) is not None:
-            return cls._trusted(ListedWords(listed), len(listed.base)), None
-        words, known, n = to_words(X, _threshold(binarize), missing=True)
-        bits = cls._trusted(words, n, column_names(X))
-        return bits, None if known is None else bits.with_words(known)
+    def masked(self, mask: Any) -> Self:
+        """The same rows, in memory, in which cells that are True in `mask` are missing."""
+        gaps = np.asarray(mask)
+        if gaps.shape != self.shape or gaps.dtype.kind not in "bui":
+            raise InputError(
+                f"mask must be True where a cell of X is missing, shape {self.shape}, "
+                f"got {gaps.dtype} of shape {gaps.shape}"
+            )
+        if not gaps.any():
+            return self
+        words, n = self.words, self._n_columns
+        known, before = pack(gaps == 0), self.layout.known(words, n)
+        known = known if before is None else known & before
+        parts = [self.layout.bits(words, n) & known, known]
+        if self.layout.weight_one:
+            parts.append(words[:, -1:])
+        layout = Layout(True, self.layout.weight_one)
+        return self.trusted(np.concatenate(parts, axis=1), n, self.feature_names, layout)
+
+    def weighted(self, sample_weight: Any) -> Self:
+        """The same rows, in memory, each with a weight; rows of weight 0 are left out."""
+        weights, weight_one = fixed_weights(sample_weight, len(self))
+        chosen = np.flatnonzero(weights)
+        layout = Layout(self.layout.missing, weight_one)
+        if isinstance(self._words, ListedWords):
+            events = self._words.events
+            events = events if len(chosen) == len(self) else events.take(chosen)
+            listed = ListedWords(events, weights[chosen])
+            return self.trusted(listed, self._n_columns, self.feature_names, layout)
+        words = self.take_words(chosen)
+        if self.layout.weight_one:
+            words = words[:, :-1]
+        words = np.concatenate([words, weights[chosen].astype(WORD)[:, None]], axis=1)
+        return self.trusted(words, self._n_columns, self.feature_names, layout)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, in_memory: bool = False) -> Self:
@@ -147,17 +180,21 @@ class BitMatrix:
         """
         file = WordsFile(path)
         words = file.read(0, len(file)) if in_memory else file
-        return cls._trusted(words, file.n_columns, file.names)
+        return cls.trusted(words, file.n_columns, file.names, file.layout)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the rows to one file, which appears whole or not at all."""
-        with bitfile.writing(path, self._n_columns, self.feature_names) as writer:
+        with bitfile.writing(
+            path, self._n_columns, self.feature_names, layout=self.layout
+        ) as writer:
             for start, stop in spans(len(self), _ROWS_AT_ONCE):
                 writer.append(self._read(start, stop))
 
     @property
     def words(self) -> Words:
-        """The packed rows, shape (m, ceil(n / 64)). Rows on disk are all read into memory."""
+        """The packed rows as they are laid out: per row ceil(n / 64) words for its bits, as many for
+        its known cells if cells are missing, and one for its weight if it has one. Rows on disk are
+        all read into memory."""
         return self._read(0, len(self))
 
     @property
@@ -175,18 +212,32 @@ class BitMatrix:
 
     @property
     def density(self) -> float:
-        """The proportion of bits that are 1."""
-        m, n = self.shape
-        return self.map_reduce(_ones) / (m * n) if m else 0.0
+        """The proportion of known cells that are 1."""
+        ones, known = self.map_reduce(_count_ones)
+        return int(ones) / max(1, int(known))
 
-    def to_dense(self, dtype: DTypeLike = np.uint8) -> NDArray[Any]:
-        """The bits as an array of 0 and 1."""
-        return unpack(self.words, self._n_columns).astype(dtype, copy=False)
+    @property
+    def _known(self) -> "BitMatrix | None":
+        """The known cells as a matrix; None if no cell can be missing."""
+        known = self.layout.known(self.words, self._n_columns)
+        return None if known is None else self.trusted(known, self._n_columns)
+
+    def to_dense(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
+        """The bits as an array of 0 and 1: of uint8, or of floats with NaN if cells are missing."""
+        words, n = self.words, self._n_columns
+        bits = unpack(self.layout.bits(words, n), n)
+        known = self.layout.known(words, n)
+        if known is None:
+            return bits.astype(np.uint8 if dtype is None else dtype, copy=False)
+        dtype = np.dtype(np.float64 if dtype is None else dtype)
+        if dtype.kind != "f":
+            raise InputError(f"cells are missing, for which {dtype} has no value: ask for floats")
+        return np.where(unpack(known, n) == 1, bits, np.nan).astype(dtype)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise ValueError("a BitMatrix cannot become an array without a copy")
-        return self.to_dense(np.uint8 if dtype is None else dtype)
+        return self.to_dense(dtype)
 
     def __len__(self) -> int:
         return len(self._words)
@@ -198,7 +249,7 @@ class BitMatrix:
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             if step == 1:
-                return self.with_words(self._read(start, max(start, stop)))
+                return self._with_words(self._read(start, max(start, stop)))
             rows = np.arange(start, stop, step)
         chosen = np.asarray(rows)
         if chosen.size == 0 and chosen.ndim == 1:
@@ -210,12 +261,12 @@ class BitMatrix:
         ):
             raise IndexError("a BitMatrix is indexed by rows: a number, a slice, numbers or a mask")
         if chosen.ndim == 0:
-            return unpack(self.take(chosen.reshape(1)), self._n_columns)[0]
+            return self.subset(chosen.reshape(1)).to_dense()[0]
         if chosen.dtype == np.bool_:
             if chosen.shape != (len(self),):
                 raise IndexError(f"a mask of the rows must have {len(self)} values")
             chosen = np.flatnonzero(chosen)
-        return self.with_words(self.take(chosen))
+        return self.subset(chosen)
 
     def __iter__(self) -> Iterator[NDArray[np.uint8]]:
         return (self[i] for i in range(len(self)))
@@ -223,7 +274,7 @@ class BitMatrix:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BitMatrix):
             return NotImplemented
-        return self.shape == other.shape and all(
+        return (self.shape, self.layout) == (other.shape, other.layout) and all(
             np.array_equal(self._read(*span), other._read(*span))
             for span in spans(len(self), _ROWS_AT_ONCE)
         )
@@ -248,111 +299,147 @@ class BitMatrix:
         )
         return f"<table><caption>BitMatrix</caption>{cells}</table>"
 
-    def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
-        """The packed rows with these numbers."""
+    def take_words(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
+        """The rows with these numbers, as they are laid out."""
         numbers = np.asarray(indices, dtype=np.intp)
         if isinstance(self._words, np.ndarray):
             return np.ascontiguousarray(self._words[numbers])
         return self._words.take(numbers)
 
-    @property
+    def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
+        """The packed bits of the rows with these numbers.
+
+        A missing cell has the value of most rows in its column.
+        """
+        words, n = self.take_words(indices), self._n_columns
+        if self.layout == PLAIN:
+            return words
+        bits, known = self.layout.bits(words, n), self.layout.known(words, n)
+        return np.ascontiguousarray(bits) if known is None else bits | (self._majority & ~known)
+
+    @cached_property
     def weights(self) -> NDArray[np.float64]:
-        """The weight of each row: 1."""
-        return np.ones(len(self))
+        """The weight of each row."""
+        units = self._weight_units
+        return np.ones(len(self)) if units is None else units / self.layout.weight_one
 
     @property
     def total_weight(self) -> float:
-        """The number of rows."""
-        return float(len(self))
+        """The sum of the weights: the number of rows if they have none."""
+        return float(self.weights.sum()) if self.layout.weight_one else float(len(self))
+
+    @property
+    def _weight_units(self) -> Ints | None:
+        if not self.layout.weight_one:
+            return None
+        if isinstance(self._words, ListedWords):
+            return self._words.weights
+        blocks = (self._read(*span) for span in spans(len(self), _ROWS_AT_ONCE))
+        return np.concatenate([self.layout.weights(words) for words in blocks])
 
     def repeated(self) -> "BitMatrix":
-        """Each row as often as its weight says: the rows themselves."""
-        return self
+        """Each row as often as its weight says, if weights are whole and not too many."""
+        units = self._weight_units
+        if units is None or self.layout.weight_one != 1 or units.sum() > _MAX_REPEATED:
+            return self
+        rows = self.subset(np.repeat(np.arange(len(units)), units))
+        if isinstance(rows._words, ListedWords):
+            words: Any = ListedWords(rows._words.events)
+        else:
+            words = np.ascontiguousarray(rows.words[:, :-1])
+        return self.trusted(
+            words, self._n_columns, self.feature_names, Layout(self.layout.missing)
+        )
 
     def draw(self, l: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """The numbers of l random rows."""
-        return draw_without_replacement(len(self), l, rng)
+        """The numbers of l random rows, drawn as often as their weights say."""
+        units = self._weight_units
+        if units is None:
+            return draw_without_replacement(len(self), l, rng)
+        return draw_by_weight(units, l, rng)
 
     def subset(self, indices: NDArray[np.int64]) -> "BitMatrix":
-        """The rows with these numbers, in memory."""
+        """The rows with these numbers, in memory, with their known cells and weights."""
         if isinstance(self._words, ListedWords):
-            return self.with_words(ListedWords(self._words.events.take(indices)))
-        return self.with_words(self.take(indices))
+            return self._with_words(self._words.subset(indices))
+        return self._with_words(self.take_words(indices))
 
-    def map_reduce(
-        self, function: Callable[[Words], A], *, block_cells: int = 1, workers: int = 1 << 16
-    ) -> A:
-        """The sum of `function` over blocks of rows, shared among threads.
+    @cached_property
+    def base(self) -> NDArray[np.bool_]:
+        """The row that events are counted from: which columns are mostly 1 in the first rows."""
+        if isinstance(self._words, ListedWords):
+            return self._words.events.base
+        head = self.layout.bits(self._read(0, min(len(self), BASE_ROWS)), self._n_columns)
+        return majority(np.ascontiguousarray(head), self._n_columns)
 
-        `function` makes about `block_cells` values per row and may run in `workers` threads at
-        once. Its results must add to the same value in any order, as integers do. They must not be
-        views of the block, whose memory is used again.
-        """
-        return self.fold(
-            lambda start, stop: function(self._read(start, stop, reuse=True)),
-            block_cells=block_cells,
-            workers=workers,
+    @cached_property
+    def _majority(self) -> Words:
+        """The value of most known cells in each column, packed."""
+        n = self._n_columns
+        once = np.ones((len(self), 1), dtype=np.int64)
+        ones, known = (
+            backend(once).column_sums(np.ascontiguousarray(part), once, n)
+            for part in (self.layout.bits(self.words, n), self.layout.known(self.words, n))
         )
+        return pack(2 * ones > known)
 
-    def map_events(
-        self, function: Callable[[Events, Ints | None], A], *, block_cells: int, workers: int
-    ) -> A:
-        """The sum of `function` over blocks of rows, given their events and their weights.
-
-        Events are listed once, if they are few, and kept for the next pass.
-        """
-        listed = self.listed()
-        if listed is None:
-            of_words = partial(
-                of_events, function=function, base=self.base, n_columns=self._n_columns
-            )
-            return self.map_reduce(of_words, block_cells=block_cells, workers=workers)
-        return self.fold(
-            lambda start, stop: function(listed.rows(start, stop), None),
-            block_cells=block_cells,
-            workers=workers,
-        )
-
+    @cached_property
     def listed(self) -> Events | None:
         """The events of all rows, if these are in memory and their lists are not too long."""
         if isinstance(self._words, ListedWords):
             return self._words.events
-        if not self._is_listed and isinstance(self._words, np.ndarray):
-            self._events = list_events(self._words, PLAIN, self._n_columns, self.base)
-            self._is_listed = True
-        return self._events
+        if isinstance(self._words, np.ndarray):
+            return list_events(self._words, self.layout, self._n_columns, self.base)
+        return None
 
     @property
-    def base(self) -> NDArray[np.bool_]:
-        """Which columns are mostly 1 in the first rows."""
-        if self._base is None:
-            head = self._read(0, min(len(self), BASE_ROWS))
-            self._base = majority(head, self._n_columns)
-        return self._base
+    def very_sparse(self) -> bool:
+        """Whether a row has fewer events than words, and its events are at hand."""
+        listed = self.listed
+        return listed is not None and len(listed.cells) < len(self) * words_for(self._n_columns)
 
     def fold(
-        self, function: Callable[[int, int], A], *, block_cells: int = 1, workers: int = 1 << 16
-    ) -> A:
-        """The sum of `function` over spans (start, stop) of rows, shared among threads."""
+        self, start: Callable[[], T], *, block_cells: int = 1, workers: int = 1 << 16
+    ) -> T:
+        """The sum of accumulators, made by `start`, to which all blocks of rows were added.
+
+        There is one accumulator per thread. A pass makes about `block_cells` values per row and may
+        run in `workers` threads at once. Sums must be the same in any order, as those of integers
+        are. Blocks must not be kept: their memory is used again.
+        """
         work = len(self) * words_for(self._n_columns) * block_cells
         if work <= _BLOCK_WORK:  # one block
-            return function(0, len(self))
+            total = start()
+            total.add(self._block(0, len(self)))
+            return total
         threads = min(threads_available(), workers)
         block_rows = self._block_rows(block_cells, threads)
         threads = min(threads, max(1, -(-len(self) // block_rows)))
         with meter("rows", len(self) if work >= _LONG_WORK else 0) as show:
             blocks = _reporting(spans(len(self), block_rows), show)
-            return reduce(operator.add, _fold_in_threads(function, blocks, threads))
+            return reduce(operator.add, _fold_in_threads(start, self._block, blocks, threads))
+
+    def map_reduce(
+        self, function: Callable[[Block], A], *, block_cells: int = 1, workers: int = 1 << 16
+    ) -> A:
+        """The sum of `function` over blocks of rows, as `fold` has it."""
+        total = self.fold(partial(Total, function), block_cells=block_cells, workers=workers)
+        return total.value
+
+    def _block(self, start: int, stop: int) -> Block:
+        listed = None if self.listed is None else self.listed.rows(start, stop)
+        read = partial(self._read, start, stop, reuse=True)
+        return Block(read, self._n_columns, self.layout, self.base, listed)
 
     def map_rows(
-        self, function: Callable[[Words], NDArray[Any]], *, block_cells: int = 1
+        self, function: Callable[[Block], NDArray[Any]], *, block_cells: int = 1
     ) -> NDArray[Any]:
         """The results of `function` for each block of rows, concatenated."""
         threads = threads_available()
         blocks = spans(len(self), self._block_rows(block_cells, threads))
 
         def apply(span: tuple[int, int]) -> NDArray[Any]:
-            return function(self._read(*span))
+            return function(self._block(*span))
 
         if threads == 1 or len(self) <= _MIN_BLOCK_ROWS:
             return np.concatenate([apply(span) for span in blocks])
@@ -384,8 +471,21 @@ class BitMatrix:
         return self._words.read(start, stop, reuse=reuse)
 
 
-def _threshold(binarize: Any) -> float | None:
-    return checks.optional(checks.between, binarize, "binarize", -math.inf, math.inf)
+class Total(Generic[A]):
+    """The sum of a function over blocks, as an accumulator."""
+
+    value: A
+
+    def __init__(self, function: Callable[[Block], A]) -> None:
+        self._function = function
+
+    def add(self, block: Block) -> None:
+        value = self._function(block)
+        self.value = self.value + value if hasattr(self, "value") else value
+
+    def __add__(self, other: "Total[A]") -> "Total[A]":
+        self.value = self.value + other.value
+        return self
 
 
 def _reporting(
@@ -396,8 +496,11 @@ def _reporting(
         yield block
 
 
-def _ones(words: Words) -> int:
-    return int(np.bitwise_count(words).sum(dtype=np.int64))
+def _count_ones(block: Block) -> Ints:
+    """The ones, and the known cells."""
+    ones, known = np.bitwise_count(block.bits).sum(dtype=np.int64), block.known
+    cells = len(block.words) * block.n_columns
+    return np.array([ones, cells if known is None else np.bitwise_count(known).sum()])
 
 
 def _is_everything(columns: Any) -> bool:
@@ -405,21 +508,24 @@ def _is_everything(columns: Any) -> bool:
 
 
 def _fold_in_threads(
-    function: Callable[[int, int], A], blocks: Iterator[tuple[int, int]], threads: int
-) -> list[A]:
-    """One partial sum per thread. After an error or Ctrl-C, threads stop at their next block."""
+    start: Callable[[], T],
+    block_at: Callable[[int, int], Block],
+    blocks: Iterator[tuple[int, int]],
+    threads: int,
+) -> list[T]:
+    """One sum per thread. After an error or Ctrl-C, threads stop at their next block."""
     lock, stop = threading.Lock(), threading.Event()
 
     def next_block() -> tuple[int, int] | None:
         with lock:
             return None if stop.is_set() else next(blocks, None)
 
-    def fold() -> list[A]:
-        total: list[A] = []
+    def fold() -> list[T]:
+        total: list[T] = []
         try:
             while (block := next_block()) is not None:
-                value = function(*block)
-                total = [total[0] + value] if total else [value]
+                total = total or [start()]
+                total[0].add(block_at(*block))
         except BaseException:
             stop.set()
             raise
@@ -427,7 +533,7 @@ def _fold_in_threads(
 
     if threads == 1:
         return fold()
-    futures: list[Future[list[A]]] = []
+    futures: list[Future[list[T]]] = []
     try:
         for _ in range(threads):
             futures.append(thread_pool().submit(fold))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -12,21 +13,11 @@ from bitmix.kernels.events import Events
 from bitmix.kernels.fixed import Ints
 
 
-class Adds(Protocol):
-    """A value whose sums have the same bits in any order and grouping."""
-
-    def __add__(self, other: Self, /) -> Self: ...
-
-
-A = TypeVar("A", bound=Adds)
-
-
 @dataclass(frozen=True)
 class Layout:
     """What the words of a row hold: its bits, then perhaps its known bits, then perhaps its weight.
 
-    The words of `map_reduce` and `map_rows` are laid out this way. Scores are computed from the
-    bits and the known bits together, which are the *scored* words.
+    Only this class and `Block` take the words of a row apart.
     """
 
     missing: bool = False
@@ -38,39 +29,79 @@ class Layout:
     row has weight 1.
     """
 
-    def scored(self, words: Words) -> Words:
-        """The bits and known bits of each row, without its weight."""
-        return np.ascontiguousarray(words[:, :-1]) if self.weight_one else words
+    def width(self, n_columns: int) -> int:
+        """The number of words per row."""
+        return words_for(n_columns) * (2 if self.missing else 1) + (self.weight_one > 0)
 
-    def weights(self, words: Words) -> Ints:
-        """The weight of each row as a whole number; `weight_one`, or 1 without weights, means 1."""
-        if self.weight_one:
-            return words[:, -1].astype(np.int64)
-        return np.ones(len(words), dtype=np.int64)
-
-    def bits(self, words: Words) -> Words:
+    def bits(self, words: Words, n_columns: int) -> Words:
         """The bits of each row. Missing cells are 0."""
-        scored = self.scored(words)
-        return scored[:, : scored.shape[1] // 2] if self.missing else scored
+        return words[:, : words_for(n_columns)]
 
-    def known(self, words: Words) -> Words | None:
+    def known(self, words: Words, n_columns: int) -> Words | None:
         """The known cells of each row, one bit per cell, or None if no cell can be missing."""
-        scored = self.scored(words)
-        return scored[:, scored.shape[1] // 2 :] if self.missing else None
+        width = words_for(n_columns)
+        return words[:, width : 2 * width] if self.missing else None
 
-    def columns(
-        self, per_bit: NDArray[Any], n_columns: int
-    ) -> tuple[NDArray[Any], NDArray[Any] | None]:
-        """Split a table with one column per bit of the scored words: for bits and for known bits.
-
-        Padding columns are left out. The second table is None if no cell can be missing.
-        """
-        start = 64 * words_for(n_columns)
-        known = per_bit[..., start : start + n_columns] if self.missing else None
-        return per_bit[..., :n_columns], known
+    def weights(self, words: Words) -> Ints | None:
+        """The weight of each row in units of 1 / `weight_one`, or None if every row has weight 1."""
+        return words[:, -1].astype(np.int64) if self.weight_one else None
 
 
 PLAIN = Layout()
+
+
+class Block:
+    """Consecutive rows, as a pass sees them. Words are read, and events listed, when asked for."""
+
+    def __init__(
+        self, read: Callable[[], Words], n_columns: int, layout: Layout, base: NDArray[np.bool_],
+        listed: Events | None = None,
+    ) -> None:  # fmt: skip
+        self._read, self.n_columns, self.layout = read, n_columns, layout
+        self._base, self._listed = base, listed
+
+    @cached_property
+    def words(self) -> Words:
+        """The rows as they are laid out."""
+        return self._read()
+
+    @property
+    def bits(self) -> Words:
+        """The packed bits; those of missing cells are 0."""
+        return np.ascontiguousarray(self.layout.bits(self.words, self.n_columns))
+
+    @property
+    def known(self) -> Words | None:
+        """1 for each cell that is not missing, packed; None if no cell can be missing."""
+        return self.layout.known(self.words, self.n_columns)
+
+    @property
+    def weights(self) -> Ints | None:
+        """The weight of each row in units of 1 / `weight_one`, or None if every row has weight 1."""
+        return self.layout.weights(self.words)
+
+    @property
+    def events(self) -> Events:
+        """The rows as lists of events."""
+        if self._listed is not None:
+            return self._listed
+        return Events.of_words(self.bits, self.known, self.n_columns, self._base)
+
+
+class Adds(Protocol):
+    """A value whose sums have the same bits in any order and grouping."""
+
+    def __add__(self, other: Self, /) -> Self: ...
+
+
+class Accumulator(Adds, Protocol):
+    """A sum to which blocks of rows are added."""
+
+    def add(self, block: Block, /) -> None: ...
+
+
+A = TypeVar("A", bound=Adds)
+T = TypeVar("T", bound=Accumulator)
 
 
 class Rows(Protocol):
@@ -81,6 +112,9 @@ class Rows(Protocol):
 
     @property
     def layout(self) -> Layout: ...
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None: ...
 
     @property
     def remote(self) -> bool:
@@ -94,34 +128,36 @@ class Rows(Protocol):
     def total_weight(self) -> float:
         """The sum of the weights: the number of rows if they have none."""
 
-    def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
-        """The packed bits of the rows with these numbers."""
+    @property
+    def base(self) -> NDArray[np.bool_]:
+        """The row that the events of all blocks are counted from."""
 
-    def repeated(self) -> "Rows":
-        """Each row as often as its weight says, where that is possible."""
+    @property
+    def very_sparse(self) -> bool:
+        """Whether a row has fewer events than words, and its events are at hand."""
+
+    def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
+        """The packed bits of the rows with these numbers.
+
+        A missing cell has the value of most rows in its column.
+        """
 
     def draw(self, l: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """The numbers of l random rows, drawn as often as their weights say."""
 
-    def subset(self, indices: NDArray[np.int64]) -> "Rows":
-        """The rows with these numbers, in memory, with their known cells and weights."""
+    def repeated(self) -> "Rows":
+        """Each row as often as its weight says, where that is possible."""
 
-    def map_reduce(self, function: Callable[[Words], A], *, block_cells: int, workers: int) -> A:
+    def subset(self, indices: NDArray[np.int64]) -> Any:
+        """The rows with these numbers as a BitMatrix, with their known cells and weights."""
+
+    def fold(self, start: Callable[[], T], *, block_cells: int, workers: int) -> T:
+        """The sum of accumulators, made by `start`, to which all blocks of rows were added."""
+
+    def map_reduce(self, function: Callable[[Block], A], *, block_cells: int, workers: int) -> A:
         """The sum of `function` over blocks of rows."""
 
-    @property
-    def base(self) -> NDArray[np.bool_]:
-        """Which columns are mostly 1, as far as the first rows show."""
-
-    def listed(self) -> Events | None:
-        """The events of all rows, if they are kept."""
-
-    def map_events(
-        self, function: Callable[[Events, Ints | None], A], *, block_cells: int, workers: int
-    ) -> A:
-        """The sum of `function` over blocks of rows, given their events and their weights."""
-
     def map_rows(
-        self, function: Callable[[Words], NDArray[Any]], *, block_cells: int
+        self, function: Callable[[Block], NDArray[Any]], *, block_cells: int
     ) -> NDArray[Any]:
         """The results of `function` for each block of rows, concatenated."""

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from bitmix.errors import ColumnWarning, FileFormatError, InputError
 from bitmix.kernels.bits import WORD, Words, words_for
-from bitmix.rows.augmented import AugmentedRows
 from bitmix.rows.convert import Origin, all_known, pack_cells
 from bitmix.rows.packed import BitMatrix
+from bitmix.rows.protocol import Layout
 from bitmix.support.atomic import naming
 from bitmix.support.progress import meter
 
@@ -99,16 +99,11 @@ class Table:
         if rows == 0:
             raise InputError(f"{self.path} has no rows")
 
-    def read(self) -> BitMatrix | AugmentedRows:
-        """All rows, packed in memory. The rows of a packed file stay on disk.
-
-        Rows with missing cells come in a container that `TemplateMixture` takes.
-        """
+    def read(self) -> BitMatrix:
+        """All rows, packed in memory. The rows of a packed file stay on disk."""
         return self.read_all()[0]
 
-    def read_all(
-        self,
-    ) -> tuple[BitMatrix | AugmentedRows, list[str] | None, list[str] | None]:
+    def read_all(self) -> tuple[BitMatrix, list[str] | None, list[str] | None]:
         """All rows, their ids and their labels."""
         if self.on_disk is not None:
             return self.on_disk(), None, None
@@ -123,14 +118,13 @@ class Table:
             octets += chunk.words.data
             ids += chunk.ids or ()
             labels += chunk.labels or ()
-        bits = BitMatrix(np.frombuffer(octets, dtype=WORD).reshape(-1, width // 8), self.n_columns)
-        bits.feature_names = self.names
-        rows: BitMatrix | AugmentedRows = bits
+        words = np.frombuffer(octets, dtype=WORD).reshape(-1, width // 8)
         if incomplete:
-            known = all_known(*bits.shape)
+            known = all_known(len(words), self.n_columns)
             for first_row, part in incomplete:
                 known[first_row : first_row + len(part)] = part
-            rows = AugmentedRows(bits, bits.with_words(known))
+            words = np.concatenate([words, known], axis=1)
+        rows = BitMatrix.trusted(words, self.n_columns, self.names, Layout(bool(incomplete)))
         return rows, ids if self.has_ids else None, labels if self.has_labels else None
 
 
