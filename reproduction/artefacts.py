@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from bitmix.errors import InputError
-from bitmix.kernels import num_threads
+from bitmix.kernels.threads import num_threads
 from bitmix.support import checks
 from bitmix.support.extras import need
 from reproduction import (

@@ -4,12 +4,13 @@ import os
 import platform
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
-from bitmix.kernels import backend, num_threads, reference
-from bitmix.rows.threads import pool as thread_pool
+from bitmix.kernels import backend, reference
+from bitmix.kernels.threads import num_threads
 
 
 def rates() -> dict[str, float]:
@@ -52,12 +53,13 @@ def bare_loop() -> Callable[..., Any]:
 
 def _least_seconds(function: Callable[..., Any], calls: list[tuple[Any, ...]]) -> float:
     """The least time of fifteen repetitions of some calls at once, one per thread."""
-    pool, times = thread_pool(), []
-    for _ in range(15):
-        start = time.perf_counter()
-        for future in [pool.submit(function, *arguments) for arguments in calls]:
-            future.result()
-        times.append(time.perf_counter() - start)
+    times = []
+    with ThreadPoolExecutor(len(calls)) as pool:
+        for _ in range(15):
+            start = time.perf_counter()
+            for future in [pool.submit(function, *arguments) for arguments in calls]:
+                future.result()
+            times.append(time.perf_counter() - start)
     return min(times)
 
 

@@ -122,7 +122,7 @@ def certify_fit(
         raise InputError(f"templates must have the {n} columns of X, got {T.shape[1]}")
     rng = stream(seed, "certificate")
     words = rows.take(draw_without_replacement(m, MAX_ROWS, rng) if m > MAX_ROWS else np.arange(m))
-    labels = backend(words).hamming(words, T.words).argmin(axis=1)
+    labels = backend(2e-9 * words.size * len(T)).hamming(words, T.words).argmin(axis=1)
     evidence = gather(words, labels, T, rng)
     verdict = judge(evidence, alpha)
     return FitCertificate(
@@ -150,7 +150,7 @@ def gather(
     gap = _least_gap(words, labels, n)
     duplicates, expected = _equal_rows(words, labels, T)
     sizes = np.bincount(labels, minlength=k)
-    ones = backend(words).column_sums(words, np.eye(k, dtype=np.int64)[labels], n)
+    ones = backend(6e-8 * words.size).column_sums(words, np.eye(k, dtype=np.int64)[labels], n)
     agree = np.where(T.to_dense(bool), ones, sizes[:, None] - ones)
     return Evidence(
         m=m,
@@ -197,7 +197,7 @@ def _greedy_matching(words: Words) -> tuple[NDArray[np.intp], NDArray[np.intp], 
     left = np.arange(len(words))
     pairs, distances = [], []
     while len(left) > 1:
-        to_first = backend(words).hamming(words[left[1:]], words[left[0]][None])[:, 0]
+        to_first = backend(1e-9 * words.size).hamming(words[left[1:]], words[left[0]][None])[:, 0]
         nearest = int(to_first.argmin())
         pairs.append((left[0], left[nearest + 1]))
         distances.append(int(to_first[nearest]))
@@ -210,7 +210,7 @@ def _least_gap(words: Words, labels: NDArray[np.int64], n: int) -> int:
     """Least distance between rows of different labels; n + 1 if there is one label only."""
     gap = n + 1
     for start in range(0, len(words), 256):
-        distance = backend(words).hamming(words[start : start + 256], words[start:])
+        distance = backend(3e-7 * words.size).hamming(words[start : start + 256], words[start:])
         same = labels[start : start + 256, None] == labels[None, start:]
         gap = min(gap, int(np.where(same, n + 1, distance).min()))
     return gap

@@ -78,7 +78,7 @@ def agglomerate(losses: Floats, joined: Joined, k: int) -> NDArray[np.intp]:
 def _by_evidence(statistics: Statistics, mixture: Mixture) -> tuple[Floats, Joined]:
     values = _evidence_units(statistics, mixture)
     sizes = np.abs(values).sum(axis=1)
-    losses = backend(values).disagreement(values).astype(np.float64)
+    losses = backend(2e-9 * values.size * len(values)).disagreement(values).astype(np.float64)
     np.fill_diagonal(losses, np.inf)
 
     def joined(i: int, j: int) -> Floats:
@@ -108,7 +108,7 @@ def _by_likelihood(statistics: Statistics, p: Floats) -> tuple[Floats, Joined]:
     cells = np.ascontiguousarray(np.broadcast_to(statistics.counts / row, ones.shape))
     ones, cells = (np.append(values, np.zeros((1, len(p.T))), axis=0) for values in (ones, cells))
     nobody = np.array([len(p)])
-    kernels, tables = backend(ones), fixed.tables()
+    kernels, tables = backend(1e-6 * ones.size), fixed.tables()
     near, near_joined = _by_ward(statistics.mass / row, p)
 
     def likelihoods(i: int, others: NDArray[np.intp]) -> Ints:

@@ -26,7 +26,7 @@ from bitmix.kernels import fixed
 from bitmix.kernels.fixed import Ints
 from bitmix.models.mixture import MIN_PROBABILITY, Floats, Mixture, NoiseModel, wide_log_rates
 
-_PRIOR_BITS = 20  # the prior of a cell is rounded to 2^-20 nats, so that any order of adding agrees
+_PRIOR_BITS = 40  # the objective takes the strength of the prior as a multiple of 2^-40
 _MAX_ROUNDS = 20
 
 
@@ -91,12 +91,12 @@ class Noise:
         """
         if self.prior == 0:
             return statistics.likelihood_units
-        ones: Any = statistics.column_shares if mixture.noise is None else 0.5
-        right, wrong = mixture.log_rates
-        scale = self.prior * 2.0 ** (_PRIOR_BITS - fixed.LOG_BITS)
-        terms = wrong * (scale * ones) + right * (scale * (1 - ones))
-        prior = int(np.rint(terms).astype(np.int64).sum())
-        prior <<= fixed.LIKELIHOOD_BITS - _PRIOR_BITS
+        log_prior = statistics.mean_row_units
+        if mixture.noise is not None:
+            right, wrong = mixture.log_rates
+            log_prior = int((right + wrong).sum()) >> 1
+        prior = round(self.prior * 2.0**_PRIOR_BITS) * log_prior
+        prior = prior << fixed.LIKELIHOOD_BITS >> (fixed.LOG_BITS + _PRIOR_BITS)
         return statistics.likelihood_units + statistics.weight_one * prior
 
 

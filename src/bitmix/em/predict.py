@@ -92,15 +92,15 @@ class Tally:
 def tally(rows: Rows, mixture: Model) -> Tally:
     """Count the rows in one pass that stores nothing per row. Weights of rows are not used."""
     k, n = mixture.n_components, rows.shape[1]
-    scores = mixture.scores(missing=rows.layout.missing)
+    scores = mixture.scores()
     of_block = partial(_tally, scores=scores)
     return rows.map_reduce(of_block, block_cells=k, workers=max(1, _TALLY_BYTES // (24 * k * n)))
 
 
 def _tally(block: Block, *, scores: Scores) -> Tally:
-    bits, known, k, n = block.bits, block.known, len(scores.const), block.n_columns
-    kernels = backend(bits)
-    shares, tops, logs = kernels.posteriors(scores(block), scores.bits, fixed.tables())
+    bits, known, k, n = block.bits, block.known, scores.n_components, block.n_columns
+    kernels = backend(6e-8 * k * len(bits))
+    shares, tops, logs = _posteriors(scores(block), scores.bits)
     owner = shares.argmax(axis=1)
 
     def counted(words: Words) -> Ints:
@@ -116,24 +116,28 @@ def _tally(block: Block, *, scores: Scores) -> Tally:
 
 def _map(rows: Rows, mixture: Model, function: Any) -> NDArray[Any]:
     return rows.map_rows(
-        partial(function, scores=mixture.scores(missing=rows.layout.missing)),
+        partial(function, scores=mixture.scores()),
         block_cells=mixture.n_components,
     )
 
 
+def _posteriors(values: Ints, bits: int) -> tuple[Ints, Ints, Ints]:
+    return backend(6e-8 * values.size).posteriors(values, bits, fixed.tables())
+
+
 def _labels(block: Block, *, scores: Scores) -> NDArray[np.int64]:
-    shares, _, _ = backend(scores.const).posteriors(scores(block), scores.bits, fixed.tables())
+    shares, _, _ = _posteriors(scores(block), scores.bits)
     return shares.argmax(axis=1)
 
 
 def _probabilities(block: Block, *, scores: Scores) -> Floats:
-    shares, _, _ = backend(scores.const).posteriors(scores(block), scores.bits, fixed.tables())
+    shares, _, _ = _posteriors(scores(block), scores.bits)
     return shares / float(1 << fixed.SHARE_BITS)
 
 
 def _entropies(block: Block, *, scores: Scores) -> Floats:
     p = _probabilities(block, scores=scores)
-    logs = backend(p).logs(np.where(p > 0, p, 1.0), fixed.tables()) / 2.0**fixed.LOG_BITS
+    logs = backend(4e-8 * p.size).logs(np.where(p > 0, p, 1.0), fixed.tables()) / 2.0**fixed.LOG_BITS
     total = np.zeros(len(p))
     for i in range(p.shape[1]):  # one after the other, so that any machine adds in this order
         total -= p[:, i] * logs[:, i]
@@ -141,7 +145,7 @@ def _entropies(block: Block, *, scores: Scores) -> Floats:
 
 
 def _log_likelihoods(block: Block, *, scores: Scores) -> Floats:
-    _, tops, logs = backend(scores.const).posteriors(scores(block), scores.bits, fixed.tables())
+    _, tops, logs = _posteriors(scores(block), scores.bits)
     return _to_nats(tops, logs, scores.bits)
 
 
@@ -163,7 +167,7 @@ def _margins_of(scores: Ints, bits: int) -> Floats:
 def _row_values(block: Block, *, scores: Scores) -> Floats:
     values, known = scores(block), block.known
     n_known = block.n_columns if known is None else np.bitwise_count(known).sum(axis=1)
-    shares, tops, logs = backend(values).posteriors(values, scores.bits, fixed.tables())
+    shares, tops, logs = _posteriors(values, scores.bits)
     return np.column_stack(
         [
             shares.argmax(axis=1),

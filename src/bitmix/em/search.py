@@ -127,10 +127,7 @@ def begin(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> M
     mixture = _seeds(rows, settings.n_seeds, noise, rng)
     halvings = _halvings(rows, mixture, rng) if noise.model == "cell" else 0
     for step, cooler in enumerate([*range(halvings, 0, -1), *[0] * (1 + PLAIN_STEPS)]):
-        scores = mixture.scores(missing=rows.layout.missing)
-        if cooler:
-            scores = scores.affine().scaled_down(cooler)
-        statistics = accumulate(rows, scores)
+        statistics = accumulate(rows, mixture.scores(), cooler)
         mixture = noise.maximise(statistics, mixture)
         if noise.model != "cell":  # templates are not rounded yet
             mixture = replace(mixture, means=statistics.means(mixture.means))
@@ -223,10 +220,10 @@ def _halvings(rows: Rows, mixture: Mixture, rng: np.random.Generator) -> int:
     """
     l = mixture.n_components
     some = rows.subset(rows.draw(min(int(rows.total_weight), _COOLING_ROWS), rng))
-    scores = mixture.scores(missing=rows.layout.missing)
+    scores = mixture.scores()
     values = some.map_rows(scores, block_cells=l)
     for halvings in range(_MAX_HALVINGS):
-        shares, _, _ = backend(values).posteriors(values >> halvings, scores.bits, fixed.tables())
+        shares, _, _ = backend(6e-8 * values.size).posteriors(values >> halvings, scores.bits, fixed.tables())
         squares = int(((shares >> 15) ** 2).sum())
         if squares**2 * l <= (len(values) << 30) ** 2:
             return halvings

@@ -96,7 +96,7 @@ def _of_responsibilities(rows: Rows, values: Any) -> Mixture:
         raise InputError("init takes responsibilities of rows in memory without weights only")
     shares = np.rint(values / totals * (1 << fixed.SHARE_BITS)).astype(np.int64)
     words = rows.take(np.arange(len(shares)))
-    sums = backend(words).column_sums(words, shares, rows.shape[1])
+    sums = backend(6e-8 * words.size).column_sums(words, shares, rows.shape[1])
     mass = shares.sum(axis=0)
     means = (sums + 0.5 * (1 << fixed.SHARE_BITS)) / (mass[:, None] + (1 << fixed.SHARE_BITS))
     return Mixture(means, mass / mass.sum(), None)
@@ -131,7 +131,7 @@ def closest_pair(words: Words) -> float:
     """The least distance between two of the rows; 0 for a single row."""
     if len(words) < 2:
         return 0.0
-    kernels, closest = backend(words), math.inf
+    kernels, closest = backend(1e-9 * words.size * len(words)), math.inf
     for first in range(0, len(words), _PAIRED):
         some = words[first : first + _PAIRED]
         apart = kernels.hamming(words[: first + len(some)], some)

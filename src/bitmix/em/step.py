@@ -1,8 +1,7 @@
 """Steps 3-4 and 8-9: one EM step, as statistics that add over blocks of rows."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -10,9 +9,9 @@ from numpy.typing import NDArray
 
 from bitmix.kernels import backend, fixed
 from bitmix.kernels.bits import words_for
-from bitmix.kernels.events import Events
+from bitmix.kernels.events import EventTable
 from bitmix.kernels.fixed import Ints
-from bitmix.kernels.scores import PopcountScores, Scores
+from bitmix.kernels.scores import CellScores, PopcountScores, Scores
 from bitmix.models.mixture import Floats, Mixture
 from bitmix.rows import Rows
 from bitmix.rows.protocol import PLAIN, Block
@@ -26,7 +25,7 @@ class Model(Protocol):
     @property
     def n_components(self) -> int: ...
 
-    def scores(self, *, missing: bool = False) -> Scores: ...
+    def scores(self) -> Scores: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +46,9 @@ class Statistics:
     """Σ_x p_i(x)·[x_s known], if cells may be missing; otherwise it is `mass` in each column."""
     n_undecided: int = 0
     """The number of rows for which several components have responsibilities."""
+    mean_row_units: int = 0
+    """Σ_i ln f_i of a row that is 1 to the share of each column, in units of 2^-32 nats, if there is
+    a probability per cell."""
 
     def __add__(self, other: "Statistics") -> "Statistics":
         known = None
@@ -77,7 +79,7 @@ class Statistics:
         known = None if self.known is None else self.known[components]
         return replace(self, mass=self.mass[components], sums=self.sums[components], known=known)
 
-    def rescored(self, scores: Scores) -> "Statistics":
+    def rescored(self, scores: Any) -> "Statistics":
         """The statistics if the same responsibilities came of these scores: every row has one
         component to itself, and no cell is missing.
         """
@@ -91,11 +93,11 @@ class Statistics:
             return self.sums.astype(np.float64) / self.counts.astype(np.float64)
         return np.where(empty, otherwise, self.sums / np.where(empty, 1, self.counts))
 
-    @property
+    @cached_property
     def column_shares(self) -> Floats:
         """μ_s: the share of ones in each column over all rows, with one more cell that is half 1."""
         row = float(self.weight_one << fixed.SHARE_BITS)
-        cells = np.broadcast_to(self.counts, self.sums.shape).sum(axis=0)
+        cells = self.mass.sum() if self.known is None else self.known.sum(axis=0)
         return (self.sums.sum(axis=0) + 0.5 * row) / (cells + row)
 
     @property
@@ -150,26 +152,30 @@ def em_step(rows: Rows, mixture: Mixture) -> tuple[Mixture, Statistics]:
 
 def expect(rows: Rows, mixture: Model) -> Statistics:
     """E step: accumulate p_i(x) = w_i f_i(x) / Σ_i' w_i' f_i'(x) over the rows."""
-    return accumulate(rows, mixture.scores(missing=rows.layout.missing))
+    return accumulate(rows, mixture.scores())
 
 
-def accumulate(rows: Rows, scores: Scores) -> Statistics:
-    """The statistics of the responsibilities that the scores give.
+def accumulate(rows: Rows, scores: Scores, halvings: int = 0) -> Statistics:
+    """The statistics of the responsibilities that the scores give, divided by 2^halvings.
 
     If templates are binary and no row has a weight or a missing cell, scores are counted in words,
     unless rows are very sparse. Otherwise they are summed over the events of a row.
     """
-    n, k = rows.shape[1], len(scores.const)
+    n, k = rows.shape[1], scores.n_components
     workers = max(1, _STATISTICS_BYTES // (3 * 8 * k * n))
     block_cells = min(k, 2 * words_for(n))  # scores are made for a chunk of rows at a time
-    start: Callable[[], WordSums | EventSums]
-    if isinstance(scores, PopcountScores) and rows.layout == PLAIN and not rows.very_sparse:
-        start = partial(WordSums, scores)
+    by_words = rows.layout == PLAIN and not rows.very_sparse and not halvings
+    if isinstance(scores, PopcountScores) and by_words:
+        start: Any = partial(WordSums, scores)
     else:
-        affine, events = scores.affine(), Events.none(rows.base, rows.layout.missing)
-        start = partial(EventSums, events, scores.bits, *events.table(*affine.parts))
+        table = scores.table(rows.base, rows.layout.missing).scaled_down(halvings)
+        start = partial(EventSums, table)
     total = rows.fold(start, block_cells=block_cells, workers=workers)
-    return total.statistics(k, n, rows.layout.weight_one or 1)
+    statistics: Statistics = total.statistics(n, rows.layout.weight_one or 1)
+    if isinstance(scores, CellScores):
+        units = table.of_mean_row(statistics.column_shares) << (fixed.LOG_BITS - scores.bits)
+        statistics = replace(statistics, mean_row_units=units)
+    return statistics
 
 
 class Sums:
@@ -208,13 +214,14 @@ class WordSums(Sums):
 
     def add(self, block: Block) -> None:
         scores, bits = self._scores, block.bits
-        counts = backend(bits).popcount_pass(
+        seconds = len(bits) * len(scores.const) * (2e-9 * bits.shape[1] + 6e-8)
+        counts = backend(seconds).popcount_pass(
             bits, scores.templates, scores.const, scores.per_one, scores.per_match, scores.bits,
             fixed.tables(), self.mass, self.sums,
         )  # fmt: skip
         self._count(len(bits), *counts)
 
-    def statistics(self, k: int, n: int, weight_one: int) -> Statistics:
+    def statistics(self, n: int, weight_one: int) -> Statistics:
         ones = np.ascontiguousarray(self.sums[:, :n])
         units = self.likelihood_units
         return Statistics(self.n_rows, self.mass, ones, units, n_undecided=self.n_undecided)
@@ -223,23 +230,25 @@ class WordSums(Sums):
 class EventSums(Sums):
     """Sums over rows whose scores are summed over their events."""
 
-    def __init__(self, none: Events, bits: int, const: Ints, table: Ints) -> None:
-        super().__init__(bits, len(const), table.shape)
-        self._none, self._const, self._table = none, const, table
+    def __init__(self, table: EventTable) -> None:
+        super().__init__(table.bits, len(table.at_base), table.lines.shape)
+        self._table = table
 
     def add(self, block: Block) -> None:
-        events, weights = block.events, block.weights
-        counts = backend(self._table).event_pass(
-            events.starts, events.cells, weights, self._const, self._table, self.bits,
-            fixed.tables(), self.mass, self.sums,
+        events, weights, table = block.events, block.weights, self._table
+        seconds = len(table.at_base) * (2e-9 * len(events.cells) + 6e-8 * len(events))
+        counts = backend(seconds).event_pass(
+            events.starts, events.cells, weights, table.at_base, table.lines, table.screen,
+            table.bits, fixed.tables(), self.mass, self.sums,
         )  # fmt: skip
         self._count(len(events) if weights is None else int(weights.sum()), *counts)
 
-    def statistics(self, k: int, n: int, weight_one: int) -> Statistics:
-        mass = self.mass[:k]
-        ones, known = self._none.ones(mass, self.sums[:, :k].T)
-        units = self.likelihood_units
-        return Statistics(self.n_rows, mass, ones, units, weight_one, known, self.n_undecided)
+    def statistics(self, n: int, weight_one: int) -> Statistics:
+        mass = self.mass[: self._table.n_components]
+        ones, known = self._table.ones(mass, self.sums)
+        return Statistics(
+            self.n_rows, mass, ones, self.likelihood_units, weight_one, known, self.n_undecided
+        )
 
 
 def likelihood(tops: int, logs: int, bits: int) -> int:

@@ -1,9 +1,9 @@
 """The arithmetic: integers in, integers out, the same bits from either back end.
 
 `reference` is the definition, in NumPy; `compiled` is its numba twin. ``BITMIX_KERNELS`` chooses
-(``reference`` or ``compiled``); by default small problems start in NumPy, as loading numba takes
-half a second, and what is large or goes on is compiled, where numba is installed.
-``BITMIX_NUM_THREADS`` sets how many threads share the blocks. Neither changes a result.
+(``reference`` or ``compiled``). By default a process starts with NumPy, as loading numba takes
+nearly half a second, and goes over to numba, where it is installed, when that would have paid.
+``BITMIX_NUM_THREADS`` sets how many threads share the blocks of a pass. Neither changes a result.
 """
 
 import ctypes
@@ -30,9 +30,11 @@ class Kernels(Protocol):
 
     def event_scores(self, starts: Ints, cells: Any, const: Ints, table: Ints) -> Ints: ...
 
+    def screen(self, const: Ints, table: Ints, k: int, bits: int) -> Any: ...
+
     def event_pass(
-        self, starts: Ints, cells: Any, weights: Ints | None, const: Ints, table: Ints, bits: int,
-        tables: Tables, mass: Ints, sums: Ints,
+        self, starts: Ints, cells: Any, weights: Ints | None, const: Ints, table: Ints, screen: Any,
+        bits: int, tables: Tables, mass: Ints, sums: Ints,
     ) -> tuple[int, int, int]: ...  # fmt: skip
 
     def popcount_scores(
@@ -48,6 +50,13 @@ class Kernels(Protocol):
 
     def logs(self, values: NDArray[np.float64], tables: Tables) -> Ints: ...
 
+    def cell_lines(
+        self, p: NDArray[np.float64], base: NDArray[np.bool_], bits: int, tables: Tables,
+        lines: Ints,
+    ) -> Ints: ...  # fmt: skip
+
+    def mean_line(self, lines: Ints, rates: Ints) -> Ints: ...
+
     def owned_sums(self, words: Words, owner: Ints, k: int, n_columns: int) -> Ints: ...
 
     def disagreement(self, values: Ints) -> Ints: ...
@@ -62,20 +71,17 @@ class Kernels(Protocol):
     def add_column_sums(self, words: Words, shares: Ints, out: Ints) -> None: ...
 
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
-_SMALL_WORDS = 10**6 // 64
-_RENT_WORDS = 1 << 21  # words given to NumPy before numba would have paid for its loading
-_rented = 0
+_LOADING_SECONDS = 0.3
+_numpy_seconds = 0.0  # spent by this process, as estimated
 
 
-def backend(data: NDArray[Any] | None = None) -> Kernels:
-    """The back end to use for these rows or numbers, or for who knows how many."""
-    global _rented
+def backend(seconds: float = 0.0) -> Kernels:
+    """The back end for a call that would take NumPy about so many seconds."""
+    global _numpy_seconds
     name = os.environ.get("BITMIX_KERNELS", "")
-    if not name and _rented < _RENT_WORDS:
-        work = _RENT_WORDS if data is None else data.size
-        _rented += work if work <= _SMALL_WORDS else _RENT_WORDS
-        name = "reference" if _rented < _RENT_WORDS else ""
+    if not name:
+        _numpy_seconds += seconds
+        name = "reference" if _numpy_seconds < _LOADING_SECONDS else ""
     return _load(name)
 
 
@@ -88,15 +94,19 @@ def _load(name: str) -> Kernels:
             f"BITMIX_KERNELS must be 'reference' or 'compiled', got {name!r}: "
             "unset it to let bitmix choose"
         )
-    _keep_freed_memory()
+    if os.environ.get("BITMIX_KEEP_MEMORY"):
+        _keep_freed_memory()
     return cast(Kernels, importlib.import_module(f"bitmix.kernels.{name}"))
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
 
 
 def _keep_freed_memory() -> None:
     """Let the C library reuse freed arrays instead of returning their pages after every step.
 
-    Without this a quarter of a small fit goes into page faults, and four fifths of a large one on
-    a Dask worker, whose environment has glibc return everything at once. The thresholds are those
+    This is for processes of our own, such as Dask workers, whose environment has glibc return
+    everything at once: four fifths of a fit would go into page faults. The thresholds are those
     glibc comes to by itself, in other environments, once an array of 16 MB was freed.
     """
     try:
@@ -105,22 +115,3 @@ def _keep_freed_memory() -> None:
         return
     mallopt(_M_MMAP_THRESHOLD, 1 << 24)
     mallopt(_M_TRIM_THRESHOLD, 1 << 25)
-
-
-def num_threads() -> int:
-    """Threads that share the blocks of a pass: ``BITMIX_NUM_THREADS``, or the cores we may use."""
-    text = os.environ.get("BITMIX_NUM_THREADS", "")
-    if not text:
-        return _cores()
-    if not text.isdecimal() or int(text) < 1:
-        raise InputError(
-            f"BITMIX_NUM_THREADS must be a whole number from 1, got {text!r}: "
-            "unset it to use every core"
-        )
-    return int(text)
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -3,6 +3,7 @@
 Threads are not started here: `BitMatrix.map_reduce` runs these on blocks of rows side by side.
 """
 
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,15 @@ from bitmix.kernels import fixed, reference
 from bitmix.kernels.bits import Words
 from bitmix.kernels.fixed import Ints, Tables
 from bitmix.kernels.reference import Cells, Floats
+from bitmix.kernels.threads import available, run_in_threads
 
 _WORDS = types.Array(types.uint64, 2, "C", readonly=True)
 _INTS1 = types.Array(types.int64, 1, "C", readonly=True)
 _INTS2 = types.Array(types.int64, 2, "C", readonly=True)
 _CELLS = types.Array(types.uint32, 1, "C", readonly=True)
+_GAPS1 = types.Array(types.uint16, 1, "C")
+_GAPS2 = types.Array(types.uint16, 2, "C")
+_BOOLS1 = types.Array(types.boolean, 1, "C", readonly=True)
 _FLOATS2 = types.Array(types.float64, 2, "C", readonly=True)
 _OUT1 = types.Array(types.int64, 1, "C")
 _OUT2 = types.Array(types.int64, 2, "C")
@@ -39,26 +44,33 @@ _WIDE = 8  # whole numbers that the processor adds at once
 _CHUNK_ROWS = 128  # rows scored at once, so that scores and a tile of the table stay in the cache
 _TILE_ROWS = 4
 _FEW_ALIVE = 4  # with more components, a row's shares are added in whole vectors
+_FULL_SHARE = 4  # if one component in so many is in question, all scores are summed
 
 _INT = ir.IntType(64)
 _WIDE_VECTOR = ir.VectorType(_INT, _WIDE)
 _ZEROS = ir.Constant(_WIDE_VECTOR, [0] * _WIDE)
+_GAPS = 32  # numbers of 16 bits that the processor adds at once
+_GAP_VECTOR = ir.VectorType(ir.IntType(16), _GAPS)
+_GAP_BITS = 4  # gaps are in units of 2^-4 nats
+_MAX_GAP = 65535
+_SMALL_TABLE = 1 << 15  # cells whose logarithms one thread computes
+_MIN_SCREENED = 33  # with fewer components, all scores are summed
 
 
 def _data(context: Any, builder: Any, signature: Any, args: Any, number: int) -> Any:
     return context.make_array(signature.args[number])(context, builder, args[number]).data
 
 
-def _wide_at(builder: Any, data: Any, index: Any) -> Any:
-    return builder.bitcast(builder.gep(data, [index]), _WIDE_VECTOR.as_pointer())
+def _wide_at(builder: Any, data: Any, index: Any, kind: ir.VectorType = _WIDE_VECTOR) -> Any:
+    return builder.bitcast(builder.gep(data, [index]), kind.as_pointer())
 
 
-def _everywhere(builder: Any, value: Any) -> Any:
-    """The number in all lanes of a wide vector."""
+def _everywhere(builder: Any, value: Any, kind: ir.VectorType = _WIDE_VECTOR) -> Any:
+    """The number in all lanes of a vector."""
     index = ir.IntType(32)
-    anything = ir.Constant(_WIDE_VECTOR, ir.Undefined)
+    anything = ir.Constant(kind, ir.Undefined)
     first = builder.insert_element(anything, value, ir.Constant(index, 0))
-    zeros = ir.Constant(ir.VectorType(index, _WIDE), [0] * _WIDE)
+    zeros = ir.Constant(ir.VectorType(index, kind.count), [0] * kind.count)
     return builder.shuffle_vector(first, anything, zeros)
 
 
@@ -97,12 +109,14 @@ def _add_where(
     return types.void(out, whole, words, whole, whole, rows, shares, whole), generate
 
 
-def _over_events(n_vectors: int, *, back: bool) -> Any:
-    """An intrinsic for 8·n_vectors components, whose numbers stay in registers all along.
+def _over_events(n_vectors: int, kind: ir.VectorType, *, back: bool = False) -> Any:
+    """An intrinsic for so many vectors of components, whose numbers stay in registers all along.
 
     It adds up the table's lines for the events of a row, values[to:] += Σ table[cell, first:]; or,
-    `back`, it adds the values to each of these lines.
+    `back`, it adds the values to each of these lines. Numbers of 16 bits stay at their largest
+    value once they reach it.
     """
+    lanes, saturating = kind.count, kind.element.width == 16
 
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
     def sum_lines(
@@ -110,22 +124,36 @@ def _over_events(n_vectors: int, *, back: bool) -> Any:
         start: Any, stop: Any,
     ) -> Any:  # fmt: skip
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            def add(a: Any, b: Any) -> Any:
+                if not saturating:
+                    return builder.add(a, b)
+                name = f"llvm.uadd.sat.v{lanes}i16"
+                signature = ir.FunctionType(kind, [kind, kind])
+                adder = cgutils.get_or_insert_function(builder.module, signature, name)
+                return builder.call(adder, [a, b])
+
             data, lines, events = (_data(context, builder, signature, args, j) for j in (0, 2, 5))
             _, to, _, width, first, _, start, stop = args
-            lanes = [ir.Constant(_INT, _WIDE * v) for v in range(n_vectors)]
-            places = [_wide_at(builder, data, builder.add(to, lane)) for lane in lanes]
-            sums = [cgutils.alloca_once_value(builder, builder.load(p, align=8)) for p in places]
+            offsets = [ir.Constant(_INT, lanes * v) for v in range(n_vectors)]
+            places = [_wide_at(builder, data, builder.add(to, at), kind) for at in offsets]
+            align = kind.element.width // 8
+            sums = [
+                cgutils.alloca_once_value(builder, builder.load(p, align=align)) for p in places
+            ]
             one = ir.Constant(_INT, 1)
             with cgutils.for_range_slice(builder, start, stop, one) as (t, _count):
                 cell = builder.zext(builder.load(builder.gep(events, [t])), _INT)
                 line = builder.add(builder.mul(cell, width), first)
-                for lane, total in zip(lanes, sums, strict=True):
-                    place = _wide_at(builder, lines, builder.add(line, lane))
-                    added = builder.add(builder.load(total), builder.load(place, align=8))
-                    builder.store(added, place if back else total, **({"align": 8} if back else {}))
+                for at, total in zip(offsets, sums, strict=True):
+                    place = _wide_at(builder, lines, builder.add(line, at), kind)
+                    added = add(builder.load(total), builder.load(place, align=align))
+                    if back:
+                        builder.store(added, place, align=align)
+                    else:
+                        builder.store(added, total)
             if not back:
                 for place, total in zip(places, sums, strict=True):
-                    builder.store(builder.load(total), place, align=8)
+                    builder.store(builder.load(total), place, align=align)
             return context.get_dummy_value()
 
         whole = types.int64
@@ -134,8 +162,40 @@ def _over_events(n_vectors: int, *, back: bool) -> Any:
     return sum_lines
 
 
-_sum_8, _sum_16, _sum_32, _sum_64 = (_over_events(n, back=False) for n in (1, 2, 4, 8))
-_spread_8, _spread_16, _spread_32, _spread_64 = (_over_events(n, back=True) for n in (1, 2, 4, 8))
+_sum_8, _sum_16, _sum_32, _sum_64 = (_over_events(n, _WIDE_VECTOR) for n in (1, 2, 4, 8))
+_spread_8, _spread_16, _spread_32, _spread_64 = (
+    _over_events(n, _WIDE_VECTOR, back=True) for n in (1, 2, 4, 8)
+)
+_gaps_1, _gaps_2, _gaps_4, _gaps_8 = (_over_events(n, _GAP_VECTOR) for n in (1, 2, 4, 8))
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _least_gap(typing_context: Any, gaps: Any, at: Any) -> Any:
+    """The least of the 32 gaps from `at` on."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = _data(context, builder, signature, args, 0)
+        vector = builder.load(_wide_at(builder, data, args[1], _GAP_VECTOR), align=2)
+        kind = ir.FunctionType(_GAP_VECTOR.element, [_GAP_VECTOR])
+        name = f"llvm.vector.reduce.umin.v{_GAPS}i16"
+        least = cgutils.get_or_insert_function(builder.module, kind, name)
+        return builder.zext(builder.call(least, [vector]), _INT)
+
+    return types.int64(gaps, types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _gaps_up_to(typing_context: Any, gaps: Any, at: Any, limit: Any) -> Any:
+    """A bit for each of the 32 gaps from `at` on that is at most the limit, which is below 2^16."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = _data(context, builder, signature, args, 0)
+        vector = builder.load(_wide_at(builder, data, args[1], _GAP_VECTOR), align=2)
+        limit = builder.trunc(args[2], _GAP_VECTOR.element)
+        small = builder.icmp_unsigned("<=", vector, _everywhere(builder, limit, _GAP_VECTOR))
+        return builder.zext(builder.bitcast(small, ir.IntType(_GAPS)), _INT)
+
+    return types.uint64(gaps, types.int64, types.int64), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
@@ -191,6 +251,9 @@ def _tile_distances(
     return types.void(out, whole, whole, words, whole, across, whole), generate
 
 
+_NO_SCREEN = np.zeros(0, dtype=np.uint16), np.zeros((0, 0), dtype=np.uint16)
+
+
 def hamming(words: Words, templates: Words) -> Ints:
     """See `reference.hamming`."""
     out = np.empty((len(words), len(templates)), dtype=np.int64)
@@ -223,14 +286,35 @@ def event_scores(starts: Ints, cells: Cells, const: Ints, table: Ints) -> Ints:
     return out
 
 
+def screen(const: Ints, table: Ints, k: int, bits: int) -> Any:
+    """By how much each component is behind the best in each line of the table, cut to units of
+    2^-4 nats: `event_pass` sums these first, and exact scores only for components that they leave
+    in question.
+
+    If a row has E events, its gaps add up to at most E + 1 units less than the truth. So a
+    component whose sum is more than E + 1 units and `CUT_NATS` above the least sum has a score so
+    far below the best that its share is 0. Sums that reach 2^16 - 1 stay there, and are compared as
+    lower bounds, which they are.
+    """
+    if k < _MIN_SCREENED:
+        return _NO_SCREEN
+    width = -(-k // _GAPS) * _GAPS
+    first = np.full(width, _MAX_GAP, dtype=np.uint16)
+    gaps = np.full((len(table), width), _MAX_GAP, dtype=np.uint16)
+    _make_gaps(const[None], k, bits - _GAP_BITS, first[None])
+    _make_gaps(table, k, bits - _GAP_BITS, gaps)
+    return first, gaps
+
+
 def event_pass(
-    starts: Ints, cells: Cells, weights: Ints | None, const: Ints, table: Ints, bits: int,
-    tables: Tables, mass: Ints, sums: Ints,
+    starts: Ints, cells: Cells, weights: Ints | None, const: Ints, table: Ints, screen: Any,
+    bits: int, tables: Tables, mass: Ints, sums: Ints,
 ) -> tuple[int, int, int]:  # fmt: skip
     """See `reference.event_pass`; the table has lines of whole vectors, as `sums` has."""
     counts = np.ones(0, dtype=np.int64) if weights is None else weights
     totals = np.zeros(5, dtype=np.int64)
-    _event_pass(starts, cells, counts, const, table, bits, *tables, mass, sums, totals)
+    screen = _NO_SCREEN if screen is None else screen
+    _event_pass(starts, cells, counts, const, table, *screen, bits, *tables, mass, sums, totals)
     return _unsplit(totals)
 
 
@@ -298,6 +382,30 @@ def logs(values: NDArray[np.float64], tables: Tables) -> Ints:
         return reference.logs(values, tables)
     out = np.empty_like(values, dtype=np.int64)  # in the order of memory that the values have
     _logs(values.ravel(order="K").view(np.int64), tables.logs, out.ravel(order="K"))
+    return out
+
+
+def cell_lines(
+    p: Floats, base: NDArray[np.bool_], bits: int, tables: Tables, lines: Ints
+) -> Ints:
+    """See `reference.cell_lines`."""
+    (n, k), threads = p.shape, available() if p.size > _SMALL_TABLE else 1
+    parts = np.zeros((threads, k), dtype=np.int64)
+    unused = iter(range(threads))
+
+    def fill() -> None:
+        part = next(unused)
+        first, last = part * n // threads, (part + 1) * n // threads
+        _cell_lines(p, base, LOG_BITS - bits, tables.logs, first, last, lines, parts[part])
+
+    run_in_threads(fill, threads, Event())
+    return parts.sum(axis=0)
+
+
+def mean_line(lines: Ints, rates: Ints) -> Ints:
+    """See `reference.mean_line`."""
+    out = np.zeros(lines.shape[1], dtype=np.int64)
+    _mean_line(np.ascontiguousarray(lines), rates, out)
     return out
 
 
@@ -521,23 +629,58 @@ def _log_of_lead(lead, logs):  # type: ignore[no-untyped-def]
     return logs[t] + u - (u2 >> 1) + (u3 >= 3)  # u < 2^22, so u3 is at most 3
 
 
+@njit(inline="always", error_model="numpy")
+def _log_of_bits(bits, logs):  # type: ignore[no-untyped-def]
+    """ln of a normal float, by its bits: 11 of the exponent, then 52 of the mantissa."""
+    lead = (1 << 31) | ((bits >> 21) & ((1 << 31) - 1))
+    return ((((bits >> 52) - 1023) * LN2_48) >> 16) + _log_of_lead(lead, logs)
+
+
 @njit(types.void(_INTS1, _INTS1, _OUT1), nogil=True, cache=True, error_model="numpy")
 def _logs(floats, logs, out):  # type: ignore[no-untyped-def]
-    """By the bits of normal floats: 11 of the exponent, then 52 of the mantissa."""
     for i in range(len(floats)):
-        octave = (floats[i] >> 52) - 1023
-        lead = (1 << 31) | ((floats[i] >> 21) & ((1 << 31) - 1))
-        out[i] = ((octave * LN2_48) >> 16) + _log_of_lead(lead, logs)
+        out[i] = _log_of_bits(floats[i], logs)
+
+
+@njit(
+    types.void(_FLOATS2, _BOOLS1, types.int64, _INTS1, types.int64, types.int64, _OUT2, _OUT1),
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+)
+def _cell_lines(p, base, shift, logs, first, last, lines, at_base):  # type: ignore[no-untyped-def]
+    (n, k), missing = p.shape, len(lines) > len(p)
+    ones, zeros = np.empty(k), np.empty(k)
+    if_one, if_zero = ones.view(np.int64), zeros.view(np.int64)
+    for s in range(first, last):
+        for i in range(k):
+            ones[i], zeros[i] = p[s, i], 1 - p[s, i]
+        for i in range(k):
+            if_one[i] = _log_of_bits(if_one[i], logs) >> shift
+            if_zero[i] = _log_of_bits(if_zero[i], logs) >> shift
+        sign = -1 if base[s] else 1
+        for i in range(k):
+            lines[s, i] = sign * (if_one[i] - if_zero[i])
+            at_base[i] += if_one[i] if base[s] else if_zero[i]
+        if missing:
+            for i in range(k):
+                lines[n + s, i] = -if_one[i] if base[s] else -if_zero[i]
+
+
+@njit(types.void(_INTS2, _INTS1, _OUT1), nogil=True, cache=True)
+def _mean_line(lines, rates, out):  # type: ignore[no-untyped-def]
+    for s in range(len(lines)):
+        rate = rates[s]
+        for i in range(lines.shape[1]):
+            out[i] += ((lines[s, i] >> 5) * rate) >> 25
 
 
 @njit(nogil=True, error_model="numpy")
 def _sum_times_log(values, logs):  # type: ignore[no-untyped-def]
     """Σ x·ln x in units of 2^-16, each rounded, for normal floats. Has no branch: it vectorises."""
-    floats = values.view(np.int64)
-    total = 0
+    floats, total = values.view(np.int64), np.int64(0)
     for s in range(len(values)):
-        lead = (1 << 31) | ((floats[s] >> 21) & ((1 << 31) - 1))
-        log = ((((floats[s] >> 52) - 1023) * LN2_48) >> 16) + _log_of_lead(lead, logs)
+        log = _log_of_bits(floats[s], logs)
         total += np.int64(np.rint(values[s] * log * 2.0**-16))
     return total
 
@@ -574,45 +717,44 @@ def _log(total, logs):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, inline="always")
-def _responsibilities(scores, bits, coarse, fine, logs, shares, alive):  # type: ignore[no-untyped-def]
-    """The shares of one row, and which components have any; its best score, ln of the normaliser,
-    and how many these are. Shares of other components are set to 0.
+def _responsibilities(scores, numbers, n, bits, coarse, fine, logs, shares):  # type: ignore[no-untyped-def]
+    """The shares of one row, given the scores of n components in the order of their numbers.
+
+    Components with a share of 0 are left out of `numbers` and `shares`. Returns the best score, ln
+    of the normaliser, and how many components are left. Scores are overwritten.
     """
-    k = len(scores)
     cut, shift = CUT_NATS << bits, bits - LOG_BITS
     top = scores[0]
-    for i in range(1, k):
-        top = max(top, scores[i])
+    for j in range(1, n):
+        top = max(top, scores[j])
     n_alive, floor = 0, top - cut
-    for i in range(k):
-        shares[i] = 0
-        alive[n_alive] = i
-        n_alive += scores[i] > floor
+    for j in range(n):
+        score = scores[j]
+        scores[n_alive], numbers[n_alive] = score, numbers[j]
+        n_alive += score > floor
+    if n_alive == 1:
+        shares[0] = _SHARE_ONE
+        return top, 0, 1
     best, total = -1, 0
     for j in range(n_alive):
-        i = alive[j]
-        gap = top - scores[i]
+        gap = top - scores[j]
         if gap == 0 and best < 0:
-            best = i
+            best = j
         gap = gap >> shift if shift >= 0 else gap << -shift
         e = coarse[gap >> 26] * fine[(gap >> 16) & 1023]
         e = (e + (1 << (EXP_BITS - 1))) >> EXP_BITS
         e -= (e * (gap & 0xFFFF) + (1 << (LOG_BITS - 1))) >> LOG_BITS
-        shares[i] = e
+        shares[j] = e
         total += e
-    if n_alive == 1:
-        shares[best] = _SHARE_ONE
-        return top, 0, 1
     given, whole = 0, _SHARE_ONE / total
     for j in range(n_alive):
-        i = alive[j]
         # A quotient below 2^30, in floats within 2^-20: at most one off when cut to a whole number,
         # and set right by what it leaves. A division takes far longer.
-        share = int(shares[i] * whole)
-        left = (shares[i] << SHARE_BITS) - share * total
+        share = int(shares[j] * whole)
+        left = (shares[j] << SHARE_BITS) - share * total
         share += (left >= total) - (left < 0)
-        shares[i] = share
-        if i != best:
+        shares[j] = share
+        if j != best:
             given += share
     shares[best] = _SHARE_ONE - given
     return top, _log(total, logs), n_alive
@@ -624,53 +766,129 @@ def _responsibilities(scores, bits, coarse, fine, logs, shares, alive):  # type:
     cache=True,
 )
 def _posteriors(scores, bits, coarse, fine, logs, shares, tops, rest):  # type: ignore[no-untyped-def]
-    alive = np.empty(scores.shape[1] + 1, dtype=np.int64)
+    k = scores.shape[1]
+    values, numbers = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64)
+    some = np.empty(k, dtype=np.int64)
     for row in range(scores.shape[0]):
-        tops[row], rest[row], _ = _responsibilities(
-            scores[row], bits, coarse, fine, logs, shares[row], alive
+        for i in range(k):
+            values[i], numbers[i], shares[row, i] = scores[row, i], i, 0
+        tops[row], rest[row], n_alive = _responsibilities(
+            values, numbers, k, bits, coarse, fine, logs, some
         )
+        for j in range(n_alive):
+            shares[row, numbers[j]] = some[j]
+
+
+@njit(types.void(_INTS2, types.int64, types.int64, _GAPS2), nogil=True, cache=True)
+def _make_gaps(table, k, shift, out):  # type: ignore[no-untyped-def]
+    for line in range(len(table)):
+        top = table[line, 0]
+        for i in range(1, k):
+            top = max(top, table[line, i])
+        for i in range(k):
+            out[line, i] = np.uint16(min((top - table[line, i]) >> shift, _MAX_GAP))
+
+
+@njit(
+    types.int64(_GAPS1, _GAPS2, _GAPS1, _CELLS, types.int64, types.int64, _OUT1),
+    nogil=True,
+    cache=True,
+)
+def _screened(first, gaps, sums, cells, a, b, numbers):  # type: ignore[no-untyped-def]
+    """The components that may have a share of the row with the events cells[a:b]; how many."""
+    width = len(first)
+    for i in range(width):
+        sums[i] = first[i]
+    i = 0
+    while width - i >= 8 * _GAPS:
+        _gaps_8(sums, i, gaps, width, i, cells, a, b)
+        i += 8 * _GAPS
+    if width - i >= 4 * _GAPS:
+        _gaps_4(sums, i, gaps, width, i, cells, a, b)
+        i += 4 * _GAPS
+    if width - i >= 2 * _GAPS:
+        _gaps_2(sums, i, gaps, width, i, cells, a, b)
+        i += 2 * _GAPS
+    if width - i >= _GAPS:
+        _gaps_1(sums, i, gaps, width, i, cells, a, b)
+    least = _MAX_GAP
+    for i in range(0, width, _GAPS):
+        least = min(least, _least_gap(sums, i))
+    limit = min(least + b - a + 2 + (CUT_NATS << _GAP_BITS), _MAX_GAP)
+    n = 0
+    for i in range(0, width, _GAPS):
+        mask = _gaps_up_to(sums, i, limit)
+        while mask != 0:
+            numbers[n] = i + _trailing_zeros(mask)
+            n += 1
+            mask &= mask - np.uint64(1)
+    return n
 
 
 @njit(
     types.void(
-        _INTS1, _CELLS, _INTS1, _INTS1, _INTS2, types.int64, _INTS1, _INTS1, _INTS1, _OUT1, _OUT2,
-        _OUT1,
+        _INTS1, _CELLS, _INTS1, _INTS1, _INTS2, _GAPS1, _GAPS2, types.int64, _INTS1, _INTS1, _INTS1,
+        _OUT1, _OUT2, _OUT1,
     ),
     nogil=True,
     cache=True,
 )  # fmt: skip
 def _event_pass(  # type: ignore[no-untyped-def]
-    starts, cells, weights, const, table, bits, coarse, fine, logs, mass, sums, totals
+    starts, cells, weights, const, table, first, gaps, bits, coarse, fine, logs, mass, sums, totals
 ):
     n_rows, width = len(starts) - 1, len(const)
-    scores = np.empty((min(n_rows, _CHUNK_ROWS), width), dtype=np.int64)
-    shares, alive = np.empty(width, dtype=np.int64), np.empty(width + 1, dtype=np.int64)
-    for first in range(0, n_rows, _CHUNK_ROWS):
-        chunk = scores[: min(_CHUNK_ROWS, n_rows - first)]
-        for row in range(len(chunk)):
-            for i in range(width):
-                chunk[row, i] = const[i]
-        _score_events(starts[first:], cells, table, chunk)
-        for row in range(len(chunk)):
-            a, b = starts[first + row], starts[first + row + 1]
-            top, log, n_alive = _responsibilities(
-                chunk[row], bits, coarse, fine, logs, shares, alive
+    chunk_rows = 1 if len(first) > 0 else _CHUNK_ROWS
+    scores = np.empty((min(n_rows, chunk_rows), width), dtype=np.int64)
+    numbers = np.empty(width + _GAPS, dtype=np.int64)
+    shares, values = np.empty(width, dtype=np.int64), np.empty(width, dtype=np.int64)
+    gap_sums = np.empty(len(first), dtype=np.uint16)
+    for start in range(0, n_rows, chunk_rows):
+        rows = min(chunk_rows, n_rows - start)
+        n = width
+        if len(first) > 0:
+            n = _screened(
+                first, gaps, gap_sums, cells, starts[start], starts[start + 1], numbers
             )
-            weight = weights[first + row] if len(weights) > 0 else 1
+        if _FULL_SHARE * n >= width:
+            for row in range(rows):
+                for i in range(width):
+                    scores[row, i] = const[i]
+            _score_events(starts[start : start + rows + 1], cells, table, scores[:rows])
+        for row in range(rows):
+            a, b = starts[start + row], starts[start + row + 1]
+            if _FULL_SHARE * n >= width:
+                n = width
+                for i in range(width):
+                    values[i], numbers[i] = scores[row, i], i
+            else:
+                for j in range(n):
+                    i = numbers[j]
+                    score = const[i]
+                    for t in range(a, b):
+                        score += table[cells[t], i]
+                    values[j] = score
+            top, log, n_alive = _responsibilities(
+                values, numbers, n, bits, coarse, fine, logs, shares
+            )
+            weight = weights[start + row] if len(weights) > 0 else 1
             totals[0] += (top >> 31) * weight
             totals[1] += (top & 0x7FFFFFFF) * weight
             totals[2] += (log >> 31) * weight
             totals[3] += (log & 0x7FFFFFFF) * weight
             totals[4] += log != 0
             for j in range(n_alive):
-                shares[alive[j]] *= weight
-                mass[alive[j]] += shares[alive[j]]
-            if n_alive > _FEW_ALIVE:
-                _spread(shares, sums, cells, a, b)
+                shares[j] *= weight
+                mass[numbers[j]] += shares[j]
+            if n_alive > _FEW_ALIVE and _FULL_SHARE * n_alive >= width:
+                for i in range(width):
+                    values[i] = 0
+                for j in range(n_alive):
+                    values[numbers[j]] = shares[j]
+                _spread(values, sums, cells, a, b)
             else:
                 for j in range(n_alive):
-                    i = alive[j]
-                    share = shares[i]
+                    i = numbers[j]
+                    share = shares[j]
                     for t in range(a, b):
                         sums[cells[t], i] += share
 
@@ -690,7 +908,9 @@ def _popcount_pass(  # type: ignore[no-untyped-def]
     (n_rows, n_words), k = words.shape, len(const)
     owner = np.empty(n_rows, dtype=np.int64)
     scores = np.empty((min(n_rows, _CHUNK_ROWS), k), dtype=np.int64)
-    shares, alive = np.empty_like(scores), np.empty(k + 1, dtype=np.int64)
+    shares = np.empty_like(scores)
+    values, numbers = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64)
+    some = np.empty(k, dtype=np.int64)
     for first in range(0, n_rows, _CHUNK_ROWS):
         rows = min(_CHUNK_ROWS, n_rows - first)
         chunk = words[first : first + rows]
@@ -705,9 +925,10 @@ def _popcount_pass(  # type: ignore[no-untyped-def]
                 ones += _popcount(chunk[row, w])
             for i in range(k):
                 matches = (ones + sizes[i] - scores[row, i]) >> 1
-                scores[row, i] = const[i] + per_one[i] * ones + per_match[i] * matches
+                values[i] = const[i] + per_one[i] * ones + per_match[i] * matches
+                numbers[i] = i
             top, log, n_alive = _responsibilities(
-                scores[row], bits, coarse, fine, logs, shares[row], alive
+                values, numbers, k, bits, coarse, fine, logs, some
             )
             totals[0] += top >> 31
             totals[1] += top & 0x7FFFFFFF
@@ -715,9 +936,13 @@ def _popcount_pass(  # type: ignore[no-untyped-def]
             totals[3] += log & 0x7FFFFFFF
             totals[4] += log != 0
             for j in range(n_alive):
-                mass[alive[j]] += shares[row, alive[j]]
-            owner[first + row] = alive[0] if n_alive == 1 else -1
-            n_shared += n_alive > 1
+                mass[numbers[j]] += some[j]
+            owner[first + row] = numbers[0] if n_alive == 1 else -1
+            if n_alive > 1:
+                n_shared += 1
+                shares[row] = 0
+                for j in range(n_alive):
+                    shares[row, numbers[j]] = some[j]
         if n_shared > 0:
             _sum_shares(chunk, shares[:rows], owner[first : first + rows], sums)
     _count_whole(words, owner, sums)

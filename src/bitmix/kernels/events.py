@@ -6,6 +6,7 @@ pass costs as much as there are events.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from bitmix.kernels.bits import Words, pack, unpack, words_for
 from bitmix.kernels.fixed import Ints
 from bitmix.kernels.reference import Cells
 
-_BELOW_ALL = -(1 << 62)
 BASE_ROWS = 256  # enough to see which columns are mostly 1; any base gives the same results
+_BELOW_ALL = -(1 << 62)
+_LANES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,20 +42,15 @@ class Events:
     ) -> "Events":
         """The events of packed rows; `known` are their known cells if some may be missing."""
         differing = _differing(bits, known, n_columns, base)
-        starts, cells = backend(differing).set_bits(differing)
+        starts, cells = backend(6e-8 * differing.size).set_bits(differing)
         gap = 64 * words_for(n_columns) - n_columns
         if known is not None and gap:  # unknown cells are numbered from n on
             cells[cells >= n_columns] -= np.uint32(gap)
         return cls(starts, cells, base, known is not None)
 
-    @classmethod
-    def none(cls, base: NDArray[np.bool_], missing: bool) -> "Events":
-        """No rows, with this base."""
-        return cls(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.uint32), base, missing)
-
-    @classmethod
+    @staticmethod
     def count(
-        cls, bits: Words, known: Words | None, n_columns: int, base: NDArray[np.bool_]
+        bits: Words, known: Words | None, n_columns: int, base: NDArray[np.bool_]
     ) -> int:
         """The number of events that `of_words` would list."""
         return int(np.bitwise_count(_differing(bits, known, n_columns, base)).sum())
@@ -72,39 +69,103 @@ class Events:
         """The events of these rows; no events are copied."""
         return Events(self.starts[start : stop + 1], self.cells, self.base, self.missing)
 
+
+@dataclass(frozen=True, eq=False)
+class EventTable:
+    """Integer scores of rows by their events, in units of 2^-bits nats.
+
+    The number of components is filled up to a multiple of 8 with some that no row belongs to.
+    """
+
+    const: Ints
+    """The part of each score that no cell adds, ln w_i, shape (k,)."""
+    at_base: Ints
+    """The score of a row without events per component, shape (width,)."""
+    lines: Ints
+    """What each event adds, shape (n or 2n, width)."""
+    base: NDArray[np.bool_]
+    bits: int
+
+    @classmethod
+    def of_columns(
+        cls, const: Ints, zero: Ints, coef: Ints, bits: int, base: NDArray[np.bool_], missing: bool
+    ) -> "EventTable":
+        """The table of scores const_i + Σ_s zero_is + x_s·coef_is over the known cells of a row."""
+        (k, n), zero = coef.shape, np.broadcast_to(zero, coef.shape)
+        lines = np.zeros((2 * n if missing else n, lanes(k)), dtype=np.int64)
+        lines[:n, :k] = coef.T
+        lines[:n][base] *= -1
+        if missing:
+            lines[n:, :k] = -zero.T
+            lines[n:][base, :k] -= coef.T[base]
+        at_base = const + zero.sum(axis=1) + coef[:, base].sum(axis=1)
+        return cls(const, padded(at_base, lanes(k)), lines, base, bits)
+
     @property
-    def n_kinds(self) -> int:
-        """The number of different events."""
-        return len(self.base) * (2 if self.missing else 1)
+    def n_components(self) -> int:
+        return len(self.const)
 
-    def table(self, const: Ints, coef: Ints, zero: Ints | None) -> tuple[Ints, Ints]:
-        """The score of the base per component, and what each event adds to it, shape (kinds, k).
+    @property
+    def missing(self) -> bool:
+        """Whether cells may be unknown."""
+        return len(self.lines) > len(self.base)
 
-        A row scores const + Σ_s x_s·coef_s; if cells may be missing, a known cell adds `zero`. The
-        number of components is filled up to a multiple of 8 with some that no row belongs to.
-        """
-        (k, n), width = coef.shape, -(-len(const) // 8) * 8
-        table = np.zeros((self.n_kinds, width), dtype=np.int64)
-        table[:n, :k] = coef.T
-        table[:n][self.base] *= -1
-        at_base = const + coef[:, self.base].sum(axis=1)
-        if zero is not None:
-            table[n:, :k] = -zero.T
-            table[n:][self.base, :k] -= coef.T[self.base]
-            at_base += zero.sum(axis=1)
-        padded = np.full(width, _BELOW_ALL)
-        padded[:k] = at_base
-        return padded, table
+    @cached_property
+    def screen(self) -> Any:
+        """What `event_pass` takes to leave out components whose share is 0."""
+        return backend().screen(self.at_base, self.lines, self.n_components, self.bits)
+
+    def scores(self, events: Events) -> Ints:
+        """The scores of rows, shape (rows, k)."""
+        kernels = backend(1e-9 * len(events.cells) * len(self.at_base))
+        scores = kernels.event_scores(events.starts, events.cells, self.at_base, self.lines)
+        return scores[:, : self.n_components]
 
     def ones(self, mass: Ints, sums: Ints) -> tuple[Ints, Ints | None]:
         """Sums over ones and over known cells per component and column, from sums over events.
 
-        `mass` are sums over rows, shape (k,), and `sums` over events, shape (k, kinds).
+        `mass` are sums over rows, shape (k,), and `sums` over events, shaped as `lines`; `sums` are
+        overwritten.
         """
-        n = len(self.base)
-        known = mass[:, None] - sums[:, n:] if self.missing else None
-        cells = mass[:, None] if known is None else known
-        return np.where(self.base, cells - sums[:, :n], sums[:, :n]), known
+        n, sums = len(self.base), sums[:, : len(mass)]
+        known = mass - sums[n:] if self.missing else None
+        ones, columns = sums[:n], np.flatnonzero(self.base)
+        ones[columns] = (mass if known is None else known[columns]) - ones[columns]
+        return ones.T, None if known is None else known.T
+
+    def of_mean_row(self, shares: NDArray[np.float64]) -> int:
+        """Σ_i of what the cells of a row add that is 1 to these shares."""
+        rates = np.rint(np.where(self.base, 1 - shares, shares) * 2.0**30).astype(np.int64)
+        lines = self.lines[: len(rates)]
+        total = (self.at_base + backend(2e-9 * lines.size).mean_line(lines, rates))[: self.n_components]
+        return int((total - self.const).sum())
+
+    def scaled_down(self, halvings: int) -> "EventTable":
+        """All scores divided by 2^halvings."""
+        if not halvings:
+            return self
+        at_base = padded(self.at_base[: self.n_components] >> halvings, len(self.at_base))
+        lines = self.lines >> halvings
+        return EventTable(self.const >> halvings, at_base, lines, self.base, self.bits)
+
+
+def lanes(k: int) -> int:
+    """k, filled up to whole vectors."""
+    return -(-k // _LANES) * _LANES
+
+
+def padded(const: Ints, width: int) -> Ints:
+    """Scores of components, with some that are below all others."""
+    out = np.full(width, _BELOW_ALL)
+    out[: len(const)] = const
+    return out
+
+
+def majority(words: Words, n_columns: int) -> NDArray[np.bool_]:
+    """Which columns are 1 in more than half of the rows."""
+    counts = unpack(words, n_columns).sum(axis=0, dtype=np.int64)
+    majority: Any = 2 * counts > len(words)
+    return majority
 
 
 def _differing(
@@ -116,10 +177,3 @@ def _differing(
         return differs
     unknown = pack(np.ones((1, n_columns), dtype=np.bool_)) & ~known
     return np.concatenate([differs & known, unknown], axis=1)
-
-
-def majority(words: Words, n_columns: int) -> NDArray[np.bool_]:
-    """Which columns are 1 in more than half of the rows."""
-    counts = unpack(words, n_columns).sum(axis=0, dtype=np.int64)
-    majority: Any = 2 * counts > len(words)
-    return majority

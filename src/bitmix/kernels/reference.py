@@ -55,9 +55,14 @@ def _matrix(starts: Ints, cells: Cells, n_kinds: int) -> Any:
     return scipy.sparse.csr_array((ones, some, starts - starts[0]), shape=shape)
 
 
+def screen(const: Ints, table: Ints, k: int, bits: int) -> Any:
+    """What `event_pass` uses to leave out components whose share is 0: nothing here."""
+    return None
+
+
 def event_pass(
-    starts: Ints, cells: Cells, weights: Ints | None, const: Ints, table: Ints, bits: int,
-    tables: Tables, mass: Ints, sums: Ints,
+    starts: Ints, cells: Cells, weights: Ints | None, const: Ints, table: Ints, screen: Any,
+    bits: int, tables: Tables, mass: Ints, sums: Ints,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Score rows by their events and add up responsibilities, over rows and over events.
 
@@ -160,6 +165,33 @@ def logs(values: NDArray[np.float64], tables: Tables) -> Ints:
     octaves = exponent.astype(np.int64) - 1
     log: Ints = ((octaves * LN2_48) >> 16) + _log_of_lead(lead, tables)
     return log
+
+
+def cell_lines(
+    p: Floats, base: NDArray[np.bool_], bits: int, tables: Tables, lines: Ints
+) -> Ints:
+    """Fill an event table from the probabilities of a 1, shape (n, k), and return Σ_s ln P of the
+    base row per component, in units of 2^-bits nats.
+
+    The first n lines have what a cell adds that differs from the base, ln P(other) - ln P(base); n
+    more, if there are so many, what an unknown cell adds, -ln P(base).
+    """
+    n, k = p.shape
+    if_one, if_zero = (logs(x, tables) >> (LOG_BITS - bits) for x in (p, 1 - p))
+    is_one = base[:, None]
+    at_base, other = np.where(is_one, if_one, if_zero), np.where(is_one, if_zero, if_one)
+    lines[:n, :k] = other - at_base
+    if len(lines) > n:
+        lines[n:, :k] = -at_base
+    return at_base.sum(axis=0)
+
+
+def mean_line(lines: Ints, rates: Ints) -> Ints:
+    """Σ over the lines of rate times line, rates in units of 2^-30.
+
+    Lines are below 2^38 in size; what is cut off is below 2^5 + 1 units per line.
+    """
+    return (((lines >> 5) * rates[:, None]) >> 25).sum(axis=0)
 
 
 def owned_sums(words: Words, owner: Ints, k: int, n_columns: int) -> Ints:

@@ -1,16 +1,17 @@
-"""Integer scores ln(w_i f_i(x)) of rows: affine in the bits, popcounts where templates are binary.
-
-Both forms agree to the last bit where both apply.
+"""Integer scores ln(w_i f_i(x)) of rows, in three forms that agree to the last bit where several
+apply: popcounts for binary templates, a probability per cell, and any coefficients per cell.
 """
 
 from dataclasses import dataclass
+from operator import mul
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bitmix.kernels import backend
+from bitmix.kernels import backend, fixed
 from bitmix.kernels.bits import Words, unpack
-from bitmix.kernels.events import Events
+from bitmix.kernels.events import Events, EventTable, lanes, padded
 from bitmix.kernels.fixed import Ints
 
 
@@ -24,86 +25,125 @@ class Block(Protocol):
     def events(self) -> Events: ...
 
 
+class Scores(Protocol):
+    """What every form of scores can do. They are in units of 2^-bits nats."""
+
+    @property
+    def bits(self) -> int: ...
+
+    @property
+    def n_components(self) -> int: ...
+
+    def __call__(self, block: Block, /) -> Ints:
+        """The scores of rows, shape (rows, k)."""
+
+    def table(self, base: NDArray[np.bool_], missing: bool) -> EventTable:
+        """The same scores as sums over events."""
+
+
 @dataclass(frozen=True, eq=False)
 class PopcountScores:
-    """const_i + per_one_i·|x| + per_match_i·|x ∧ T_i| for binary templates T_i of n columns.
-
-    Units of 2^-bits nats. No cell may be missing.
-    """
+    """const_i + per_one_i·|x| + per_match_i·|x ∧ T_i| for binary templates T_i of n columns."""
 
     const: Ints
     per_one: Ints
     per_match: Ints
+    zeros: tuple[Ints, Ints]
+    """What a 0 adds where the template is 0, and where it is 1; `const` has the sum of these."""
     templates: Words
     n_columns: int
     bits: int
 
+    @property
+    def n_components(self) -> int:
+        return len(self.const)
+
     def __call__(self, block: Block) -> Ints:
-        """The scores of rows, shape (rows, k)."""
-        return backend(self.templates).popcount_scores(
-            block.bits, self.templates, self.const, self.per_one, self.per_match
+        bits = block.bits
+        return backend(2e-9 * bits.size * len(self.const)).popcount_scores(
+            bits, self.templates, self.const, self.per_one, self.per_match
         )
 
-    def affine(self) -> "AffineScores":
-        """The same scores, as sums over columns."""
+    def table(self, base: NDArray[np.bool_], missing: bool) -> EventTable:
         bits = unpack(self.templates, self.n_columns).astype(np.int64)
         coef = self.per_one[:, None] + self.per_match[:, None] * bits
-        return AffineScores(self.const, coef, self.bits)
+        if not missing:
+            zero = np.zeros((1, 1), dtype=np.int64)
+            return EventTable.of_columns(self.const, zero, coef, self.bits, base, missing)
+        zero = np.where(bits, self.zeros[1][:, None], self.zeros[0][:, None])
+        const = self.const - zero.sum(axis=1)
+        return EventTable.of_columns(const, zero, coef, self.bits, base, missing)
 
     def total(self, rows: Ints, ones: Ints) -> int:
         """The sum of the scores of `rows` rows per component with `ones` ones per column."""
         bits = unpack(self.templates, ones.shape[1]).astype(np.int64)
-        counts = (rows, ones.sum(axis=1), (ones * bits).sum(axis=1))
-        values = (self.const, self.per_one, self.per_match)
-        return sum(
-            int(count) * int(value)
-            for counted, valued in zip(counts, values, strict=True)
-            for count, value in zip(counted, valued, strict=True)
-        )
+        total = 0
+        for value, counts in (
+            (self.const, rows),
+            (self.per_one, ones.sum(axis=1)),
+            (self.per_match, (ones * bits).sum(axis=1)),
+        ):
+            total += sum(map(mul, value.tolist(), counts.tolist()))
+        return total
 
 
 @dataclass(frozen=True, eq=False)
 class AffineScores:
-    """score_i(x) = const_i + Σ_s x_s·coef_is, in units of 2^-bits nats."""
+    """const_i + Σ_s zero_is + x_s·coef_is over the known cells of a row."""
 
     const: Ints
+    zero: Ints
+    """Of a shape that stretches to that of `coef`."""
     coef: Ints
     """Shape (k, n)."""
     bits: int
-    zero: Ints | None = None
-    """If cells may be missing: what each known cell adds, shape (k, n)."""
-
-    def __call__(self, block: Block) -> Ints:
-        """The scores of rows, shape (rows, k)."""
-        events = block.events
-        const, table = events.table(*self.parts)
-        scores = backend(table).event_scores(events.starts, events.cells, const, table)
-        return scores[:, : len(self.const)]
 
     @property
-    def parts(self) -> tuple[Ints, Ints, Ints | None]:
-        """What `Events.table` takes."""
-        return self.const, self.coef, self.zero
+    def n_components(self) -> int:
+        return len(self.const)
 
-    def affine(self) -> "AffineScores":
-        return self
+    def __call__(self, block: Block) -> Ints:
+        events = block.events
+        return self.table(events.base, events.missing).scores(events)
+
+    def table(self, base: NDArray[np.bool_], missing: bool) -> EventTable:
+        return EventTable.of_columns(self.const, self.zero, self.coef, self.bits, base, missing)
 
     def total(self, rows: Ints, ones: Ints) -> int:
         """The sum of the scores of `rows` rows per component with `ones` ones per column.
 
-        Coefficients are below 2^53 in size, ones at most 2^31 and columns 10^6: products of halves
-        add up to less than 2^63.
+        Coefficients are below 2^53 in size, ones at most 2^31 and columns 10^6: products of
+        halves add up to less than 2^63.
         """
-        total = sum(int(m) * int(const) for m, const in zip(rows, self.const, strict=True))
+        const = self.const + np.broadcast_to(self.zero, self.coef.shape).sum(axis=1)
+        total = sum(map(mul, rows.tolist(), const.tolist()))
         for some, ones_shift in ((ones >> 16, 16), (ones & 0xFFFF, 0)):
             for part, coef_shift in ((self.coef >> 26, 26), (self.coef & ((1 << 26) - 1), 0)):
                 total += int((some * part).sum()) << (ones_shift + coef_shift)
         return total
 
-    def scaled_down(self, halvings: int) -> "AffineScores":
-        """All scores divided by 2^halvings."""
-        zero = None if self.zero is None else self.zero >> halvings
-        return AffineScores(self.const >> halvings, self.coef >> halvings, self.bits, zero)
 
+@dataclass(frozen=True, eq=False)
+class CellScores:
+    """const_i + Σ_s ln P(x_s | i) over the known cells of a row, given the probabilities of a 1."""
 
-Scores = PopcountScores | AffineScores
+    const: Ints
+    probabilities: NDArray[np.float64]
+    """Shape (k, n), no closer to 0 and 1 than 2^-40."""
+    bits: int
+
+    @property
+    def n_components(self) -> int:
+        return len(self.const)
+
+    def __call__(self, block: Block) -> Ints:
+        events = block.events
+        return self.table(events.base, events.missing).scores(events)
+
+    def table(self, base: NDArray[np.bool_], missing: bool) -> EventTable:
+        k, n = self.probabilities.shape
+        lines = np.zeros((2 * n if missing else n, lanes(k)), dtype=np.int64)
+        by_column = np.ascontiguousarray(self.probabilities.T)
+        at_base = backend(8e-8 * k * n).cell_lines(by_column, base, self.bits, fixed.tables(), lines)
+        at_base = padded(self.const + at_base, lanes(k))
+        return EventTable(self.const, at_base, lines, base, self.bits)

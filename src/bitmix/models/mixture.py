@@ -26,7 +26,7 @@ from bitmix.errors import InputError
 from bitmix.kernels import backend, fixed
 from bitmix.kernels.bits import Words, pack, unpack
 from bitmix.kernels.fixed import Ints
-from bitmix.kernels.scores import AffineScores, PopcountScores, Scores
+from bitmix.kernels.scores import AffineScores, CellScores, PopcountScores, Scores
 from bitmix.support import checks
 
 Floats = NDArray[np.float64]
@@ -125,12 +125,9 @@ class Mixture:
 
     @cached_property
     def log_rates(self) -> tuple[Ints, Ints]:
-        """ln(1 - rate) and ln(rate) of the flip rates, or of the probabilities if these are free,
-        in units of 2^-32 nats.
-        """
-        rates = self.means if self.noise is None else np.atleast_1d(self.noise)
-        rates = rates.clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
-        to_logs = backend(rates).logs
+        """ln(1 - rate) and ln(rate) of the flip rates, in units of 2^-32 nats."""
+        rates = np.atleast_1d(np.asarray(self.noise)).clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
+        to_logs = backend(4e-8 * rates.size).logs
         return to_logs(1 - rates, fixed.tables()), to_logs(rates, fixed.tables())
 
     def density(self) -> "Mixture":
@@ -156,7 +153,7 @@ class Mixture:
             noise = noise[order]
         return Mixture(self.means[order], self.weights[order], noise)
 
-    def scores(self, *, missing: bool = False) -> Scores:
+    def scores(self) -> Scores:
         """ln(w_i f_i(x)) as integers in units of 2^-F nats.
 
         A 0 in a row adds ln(1-α) - T·ln((1-α)/β) and a 1 adds ln α + T·ln((1-β)/α). Each logarithm
@@ -168,55 +165,61 @@ class Mixture:
         α = β = q a score is within (n+1)·2^(1-F) nats of its true value: a column adds Λ = λ·2^F
         rounded, or A = T·Λ rounded, or Λ - A, each within 5/4 of a unit. Otherwise they come from
         tables to within 2^-29 nats, so a score is within (2n+1)·2^-28 nats.
-
-        With `missing`, rows hold their bits and their known bits (see `bitmix.rows.protocol`), and
-        an unknown cell adds nothing.
+        An unknown cell adds nothing.
         """
         k, n = self.means.shape
+        if self.noise is None:
+            return self._cell_scores()
         zero_right, zero_wrong, one_right, one_wrong, log_weights, bits = self._logs()
         per_one = zero_wrong - zero_right
-        if self.noise is None:
-            return _affine(log_weights, zero_right, per_one, bits, missing)
         down, up = zero_right - one_wrong, one_right - zero_wrong
         binary = self.noise_model != "feature" and np.all((self.means == 0) | (self.means == 1))
-        if binary and not missing:
+        if binary:
             per_cell, per_one, up, down = (
                 np.broadcast_to(v, (k, 1))[:, 0].copy() for v in (zero_right, per_one, up, down)
             )
             templates = pack(self.means.astype(np.uint8))
             sizes = self.means.sum(axis=1).astype(np.int64)
-            const = log_weights + n * per_cell - down * sizes
-            return PopcountScores(const, per_one, up + down, templates, n, bits)
+            const, zeros = log_weights + n * per_cell - down * sizes, (per_cell, per_cell - down)
+            return PopcountScores(const, per_one, up + down, zeros, templates, n, bits)
         downs = np.rint(self.means * down).astype(np.int64)
         ups = downs if np.array_equal(up, down) else np.rint(self.means * up).astype(np.int64)
-        return _affine(log_weights, zero_right - downs, per_one + ups + downs, bits, missing)
+        return AffineScores(log_weights, zero_right - downs, per_one + ups + downs, bits)
+
+    def _cell_scores(self) -> CellScores:
+        n, rates = self.means.shape[1], self.means.clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
+        largest = 28  # nats: -ln of the least probability, rounded up
+        bits = min(fixed.LOG_BITS, fixed.score_bits(n * (4 * largest + 4) + 1600))
+        return CellScores(self._log_weights(bits, n * (largest + 1)), rates, bits)
+
+    def _log_weights(self, bits: int, largest_sum: int) -> Ints:
+        """ln w_i in units of 2^-bits; a component of weight 0 is put below all scores."""
+        positive = np.where(self.weights > 0, self.weights, 1.0)
+        logs = backend().logs(positive, fixed.tables()) >> (fixed.LOG_BITS - bits)
+        lowest = int(logs.min()) - ((largest_sum + fixed.CUT_NATS + 1) << bits)
+        return np.where(self.weights > 0, logs, lowest)
 
     def _logs(self) -> tuple[Ints, Ints, Ints, Ints, Ints, int]:
         """ln(1-α), ln α, ln(1-β), ln β, each of a shape that stretches to (k, n), and ln w_i, all in
-        units of 2^-bits; and bits. With a probability p per cell, the first two are ln(1-p), ln p.
+        units of 2^-bits; and bits.
         """
         n = self.means.shape[1]
-        if self.noise is not None and np.ndim(self.noise) < 2:  # one or two rates: exact logarithms
-            wide = [wide_log_rates(float(rate)) for rate in self.flip_rates]
-            largest = fixed.ceiling(max(r for r, _ in wide) - min(w for _, w in wide))
-            bits = fixed.score_bits(n * (2 * largest + 1) + 800)
-            (zero_right, zero_wrong), (one_right, one_wrong) = (_in_units(*w, bits) for w in wide)
-            of_weight = {
-                w: fixed.to_units(fixed.wide_log(*w.as_integer_ratio()), bits)
-                for w in set(self.weights.tolist()) - {0.0}
-            }
-            log_weights = np.array([of_weight.get(w, 0) for w in self.weights.tolist()])
-        else:
+        if np.asarray(self.noise).ndim == 2:
             right, wrong = self.log_rates
             largest = -int(min(right.min(), wrong.min())) >> fixed.LOG_BITS
             bits = min(fixed.LOG_BITS, fixed.score_bits(n * (4 * largest + 4) + 1600))
-            positive = np.where(self.weights > 0, self.weights, 1.0)
-            right, wrong, log_weights = (
-                log >> (fixed.LOG_BITS - bits)
-                for log in (right, wrong, backend(positive).logs(positive, fixed.tables()))
-            )
-            zero_right = one_right = right
-            zero_wrong = one_wrong = wrong
+            right, wrong = (log >> (fixed.LOG_BITS - bits) for log in (right, wrong))
+            log_weights = self._log_weights(bits, n * (largest + 1))
+            return right, wrong, right, wrong, log_weights, bits
+        wide = [wide_log_rates(float(rate)) for rate in self.flip_rates]  # exact logarithms
+        largest = fixed.ceiling(max(r for r, _ in wide) - min(w for _, w in wide))
+        bits = fixed.score_bits(n * (2 * largest + 1) + 800)
+        (zero_right, zero_wrong), (one_right, one_wrong) = (_in_units(*w, bits) for w in wide)
+        of_weight = {
+            w: fixed.to_units(fixed.wide_log(*w.as_integer_ratio()), bits)
+            for w in set(self.weights.tolist()) - {0.0}
+        }
+        log_weights = np.array([of_weight.get(w, 0) for w in self.weights.tolist()])
         lowest = int(log_weights.min()) - ((n * (largest + 1) + fixed.CUT_NATS + 1) << bits)
         log_weights = np.where(self.weights > 0, log_weights, lowest)
         return zero_right, zero_wrong, one_right, one_wrong, log_weights, bits
@@ -226,14 +229,6 @@ def _in_units(right: int, wrong: int, bits: int) -> tuple[Ints, Ints]:
     """Both logarithms in units of 2^-bits, as tables of one cell; their difference is rounded."""
     in_units = fixed.to_units(right, bits)
     return np.array([[in_units]]), np.array([[in_units - fixed.to_units(right - wrong, bits)]])
-
-
-def _affine(log_weights: Ints, zero: Ints, coef: Ints, bits: int, missing: bool) -> AffineScores:
-    """Scores from what a 0 adds, `zero`, and what a 1 adds to that, `coef`."""
-    zero = np.broadcast_to(zero, coef.shape)
-    if missing:
-        return AffineScores(log_weights, coef, bits, zero)
-    return AffineScores(log_weights + zero.sum(axis=1), coef, bits)
 
 
 def check_means(means: NDArray[Any]) -> None:

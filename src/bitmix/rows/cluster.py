@@ -24,7 +24,7 @@ from bitmix.rows.bitfile import WordsFile
 from bitmix.rows.convert import all_known, fixed_weights, spans, to_words
 from bitmix.rows.packed import BitMatrix, Total
 from bitmix.rows.protocol import PLAIN, A, Block, Layout, T
-from bitmix.rows.threads import one_thread
+from bitmix.kernels.threads import one_thread
 from bitmix.rows.workers import Workers
 from bitmix.support.randomness import draw_by_weight, draw_without_replacement
 

@@ -6,9 +6,8 @@ import operator
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, wait
 from functools import cached_property, partial, reduce
-from typing import Any, Generic, Self
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -23,8 +22,8 @@ from bitmix.rows.bitfile import WordsFile
 from bitmix.rows.convert import column_names, fixed_weights, spans, to_words
 from bitmix.rows.listed import ListedWords, list_events, list_sparse
 from bitmix.rows.protocol import PLAIN, A, Block, Layout, T
-from bitmix.rows.threads import available as threads_available
-from bitmix.rows.threads import pool as thread_pool
+from bitmix.kernels.threads import available as threads_available
+from bitmix.kernels.threads import run_in_threads
 from bitmix.support import checks
 from bitmix.support.progress import meter
 from bitmix.support.randomness import draw_by_weight, draw_without_replacement
@@ -36,6 +35,9 @@ _ROWS_AT_ONCE = 1 << 14  # when rows are saved or compared
 _MAX_COUNTED_BYTES = 1 << 28  # counting the ones of more would make a notebook wait
 _LONG_WORK = 1 << 32  # words times values per row: about two seconds, enough to show a bar
 _MAX_REPEATED = 100_000
+
+V = TypeVar("V")
+_sharing = threading.Lock()
 
 
 class BitMatrix:
@@ -377,9 +379,10 @@ class BitMatrix:
         """The value of most known cells in each column, packed."""
         n = self._n_columns
         once = np.ones((len(self), 1), dtype=np.int64)
+        words: Any = self.words
         ones, known = (
-            backend(once).column_sums(np.ascontiguousarray(part), once, n)
-            for part in (self.layout.bits(self.words, n), self.layout.known(self.words, n))
+            backend(6e-8 * words.size).column_sums(np.ascontiguousarray(part), once, n)
+            for part in (self.layout.bits(words, n), self.layout.known(words, n))
         )
         return pack(2 * ones > known)
 
@@ -416,8 +419,17 @@ class BitMatrix:
         block_rows = self._block_rows(block_cells, threads)
         threads = min(threads, max(1, -(-len(self) // block_rows)))
         with meter("rows", len(self) if work >= _LONG_WORK else 0) as show:
-            blocks = _reporting(spans(len(self), block_rows), show)
-            return reduce(operator.add, _fold_in_threads(start, self._block, blocks, threads))
+            unread, stop = _reporting(spans(len(self), block_rows), show), threading.Event()
+
+            def one_sum() -> T | None:
+                total = None
+                for span in _shared(unread, stop):
+                    total = start() if total is None else total
+                    total.add(self._block(*span))
+                return total
+
+            sums = run_in_threads(one_sum, threads, stop)
+            return reduce(operator.add, [total for total in sums if total is not None])
 
     def map_reduce(
         self, function: Callable[[Block], A], *, block_cells: int = 1, workers: int = 1 << 16
@@ -435,20 +447,17 @@ class BitMatrix:
         self, function: Callable[[Block], NDArray[Any]], *, block_cells: int = 1
     ) -> NDArray[Any]:
         """The results of `function` for each block of rows, concatenated."""
-        threads = threads_available()
-        blocks = spans(len(self), self._block_rows(block_cells, threads))
+        threads = threads_available() if len(self) > _MIN_BLOCK_ROWS else 1
+        blocks = list(spans(len(self), self._block_rows(block_cells, threads)))
+        results: list[Any] = [None] * len(blocks)
+        unread, stop = iter(range(len(blocks))), threading.Event()
 
-        def apply(span: tuple[int, int]) -> NDArray[Any]:
-            return function(self._block(*span))
+        def work() -> None:
+            for number in _shared(unread, stop):
+                results[number] = function(self._block(*blocks[number]))
 
-        if threads == 1 or len(self) <= _MIN_BLOCK_ROWS:
-            return np.concatenate([apply(span) for span in blocks])
-        futures = [thread_pool().submit(apply, span) for span in blocks]
-        try:
-            return np.concatenate([future.result() for future in futures])
-        finally:
-            for future in futures:
-                future.cancel()
+        run_in_threads(work, min(threads, len(blocks)), stop)
+        return np.concatenate(results)
 
     def _block_rows(self, block_cells: int, threads: int) -> int:
         """Rows per block.
@@ -507,38 +516,15 @@ def _is_everything(columns: Any) -> bool:
     return columns is ... or (isinstance(columns, slice) and columns == slice(None))
 
 
-def _fold_in_threads(
-    start: Callable[[], T],
-    block_at: Callable[[int, int], Block],
-    blocks: Iterator[tuple[int, int]],
-    threads: int,
-) -> list[T]:
-    """One sum per thread. After an error or Ctrl-C, threads stop at their next block."""
-    lock, stop = threading.Lock(), threading.Event()
-
-    def next_block() -> tuple[int, int] | None:
-        with lock:
-            return None if stop.is_set() else next(blocks, None)
-
-    def fold() -> list[T]:
-        total: list[T] = []
-        try:
-            while (block := next_block()) is not None:
-                total = total or [start()]
-                total[0].add(block_at(*block))
-        except BaseException:
-            stop.set()
-            raise
-        return total
-
-    if threads == 1:
-        return fold()
-    futures: list[Future[list[T]]] = []
+def _shared(values: Iterator[V], stop: threading.Event) -> Iterator[V]:
+    """The values, each given to one of the threads that ask; none after `stop` or an error."""
     try:
-        for _ in range(threads):
-            futures.append(thread_pool().submit(fold))
-        return [part for future in futures for part in future.result()]
+        while not stop.is_set():
+            with _sharing:
+                value = next(values, None)
+            if value is None:
+                return
+            yield value
     except BaseException:
         stop.set()
-        wait(futures)
         raise
