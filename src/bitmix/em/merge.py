@@ -76,16 +76,14 @@ def agglomerate(losses: Floats, joined: Joined, k: int) -> NDArray[np.intp]:
 
 
 def _by_evidence(statistics: Statistics, mixture: Mixture) -> tuple[Floats, Joined]:
-    values = _evidence_units(statistics, mixture)
-    sizes = np.abs(values).sum(axis=1)
-    losses = backend(2e-9 * values.size * len(values)).disagreement(values).astype(np.float64)
+    values = np.ascontiguousarray(_evidence_units(statistics, mixture))
+    kernels = backend(2e-9 * values.size * len(values))
+    losses = kernels.disagreement(values, values).astype(np.float64)
     np.fill_diagonal(losses, np.inf)
 
     def joined(i: int, j: int) -> Floats:
         values[i] += values[j]
-        sizes[i] = np.abs(values[i]).sum()
-        together = np.abs(values + values[i]).sum(axis=1)
-        return (sizes + sizes[i] - together).astype(np.float64)
+        return kernels.disagreement(values[i : i + 1], values)[0].astype(np.float64)
 
     return losses, joined
 

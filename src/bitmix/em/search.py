@@ -20,10 +20,11 @@ from bitmix.models.mixture import Mixture
 from bitmix.rows import Rows
 
 # What decides results; `benchmarks/ablation.py` leaves each out in turn.
-SEEDS_PER_COMPONENT, MIN_SEEDS = 3, 32
-"""l is 3k, or 32 if that is more: a light component beside a heavy one needs a seed, too."""
+SEEDS_PER_COMPONENT, MIN_SEEDS = 2, 32
+"""l is 2k, or 32 if that is more: a light component beside a heavy one needs a seed, too."""
 ROWS_PER_SEED = 32
 """Templates are merged after they have seen this many rows; probabilities need all rows."""
+COOLING = 1
 PLAIN_STEPS = 2
 """EM steps of the seeds after the first and after cooling, before they are merged."""
 CHECK_STEP = 10
@@ -126,7 +127,7 @@ def begin(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> M
         rows = rows.subset(rows.draw(few, rng))
     mixture = _seeds(rows, settings.n_seeds, noise, rng)
     halvings = _halvings(rows, mixture, rng) if noise.model == "cell" else 0
-    for step, cooler in enumerate([*range(halvings, 0, -1), *[0] * (1 + PLAIN_STEPS)]):
+    for step, cooler in enumerate([*range(halvings, 0, -COOLING), *[0] * (1 + PLAIN_STEPS)]):
         statistics = accumulate(rows, mixture.scores(), cooler)
         mixture = noise.maximise(statistics, mixture)
         if noise.model != "cell":  # templates are not rounded yet
@@ -232,9 +233,14 @@ def _halvings(rows: Rows, mixture: Mixture, rng: np.random.Generator) -> int:
 
 def _agree(fit: Fit, best: Fit, tol: float) -> bool:
     """Whether two fits reached the same objective with the same components, in any order."""
+    if fit is best:
+        return True
     limit = 2 * tol * (best.statistics.n_rows << fixed.LIKELIHOOD_BITS)
     if best.objective - fit.objective > limit:
         return False
+    if best.mixture.noise is not None:
+        one, other = (sorted(map(bytes, each.mixture.templates)) for each in (fit, best))
+        return one == other
     free = set(range(best.mixture.n_components))
     for mean in fit.mixture.means:
         apart = np.abs(best.mixture.means - mean).max(axis=1)

@@ -146,7 +146,7 @@ class TemplateMixture(
         noise_model: str = "auto",
         noise: Any = None,
         prior: float = 0.1,
-        n_init: int = 10,
+        n_init: int = 5,
         max_iter: int = 1000,
         tol: float = 1e-7,
         min_weight: float | None = None,
