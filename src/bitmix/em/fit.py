@@ -79,7 +79,7 @@ def fit_mixture(
             found = search(sample, k, replace(settings, n_init=few), stream(seed, "seeds"))
         begun = start or found.fit.mixture  # type: ignore[union-attr]
         scores = compare(sample, begun, settings.noise, seed)
-        noise = replace(settings.noise, model=choose(scores))
+        noise = replace(settings.noise, model=choose(scores, sample.total_weight))
         settings = replace(settings, noise=noise)
     if start is not None:
         fit = _refit(rows, start, settings)
@@ -93,10 +93,16 @@ def fit_mixture(
     return Result(fit, found, sample.shape[0], scores)
 
 
-def choose(scores: dict[NoiseModel, HeldOut]) -> NoiseModel:
-    """The simplest model within two standard errors of the best."""
+def choose(scores: dict[NoiseModel, HeldOut], n_rows: float) -> NoiseModel:
+    """The simplest model within two standard errors of the best, or within odds of 20 to 1.
+
+    The odds matter if all rows speak for a model by the same small amount.
+    """
+    least = math.log(20) / n_rows
     return next(
-        model for model in NOISE_MODELS if scores[model].behind <= 2 * scores[model].standard_error
+        model
+        for model in NOISE_MODELS
+        if scores[model].behind <= max(2 * scores[model].standard_error, least)
     )
 
 

@@ -1,9 +1,9 @@
 """Merging components, always the two whose merging loses the least likelihood.
 
-*Templates.* Let e_is be the evidence for bit s of template i, in nats. A template is best with a 1
-where its evidence is positive; merged components have the sum of their evidence. So merging i and j
-loses Σ_s (|e_is| + |e_js| - |e_is + e_js|)/2 nats: where they disagree, the smaller evidence. The
-flip rates are held fixed meanwhile.
+*Templates.* Let e_is be the evidence of the rows for bit s of template i, in nats, and g_s that of
+the prior. A template is best with a 1 where their sum a_is is positive; merged components add up the
+evidence of their rows. So merging i and j loses Σ_s (|a_is| + |a_js| - |a_is + a_js - g_s|)/2 nats,
+but for what is the same for all pairs. The flip rates are held fixed meanwhile.
 
 *A probability per cell.* With c cells of which o are 1, a cell of a component has log-likelihood
 φ(o) + φ(c - o) - φ(c), φ(x) = x·ln x, and merging adds up both. The loss of merging i and j is
@@ -22,7 +22,7 @@ from bitmix.em.noise import evidence
 from bitmix.em.step import Statistics
 from bitmix.kernels import backend, fixed
 from bitmix.kernels.fixed import Ints
-from bitmix.models.mixture import Floats, Mixture, wide_log_rates
+from bitmix.models.mixture import Floats, Mixture
 
 Joined = Callable[[int, int], Floats]
 """Merges component j into i; the losses of merging any other with the result."""
@@ -31,12 +31,12 @@ _TILE_CELLS = 1 << 20
 _NEAR = 16  # components whose merging is worked out for each
 
 
-def merge(statistics: Statistics, mixture: Mixture, k: int) -> Statistics:
+def merge(statistics: Statistics, mixture: Mixture, k: int, prior: float) -> Statistics:
     """The statistics of k components; `mixture` is the M step of what is merged."""
     if mixture.noise is None:
         losses, joined = _by_likelihood(statistics, mixture.means)
     else:
-        losses, joined = _by_evidence(statistics, mixture)
+        losses, joined = _by_evidence(statistics, mixture, prior)
     groups = agglomerate(losses, joined, k)
 
     def added(values: Ints) -> Ints:
@@ -75,29 +75,32 @@ def agglomerate(losses: Floats, joined: Joined, k: int) -> NDArray[np.intp]:
     return np.unique(group, return_inverse=True)[1]
 
 
-def _by_evidence(statistics: Statistics, mixture: Mixture) -> tuple[Floats, Joined]:
-    values = np.ascontiguousarray(_evidence_units(statistics, mixture))
+def _by_evidence(statistics: Statistics, mixture: Mixture, prior: float) -> tuple[Floats, Joined]:
+    values, shift = _evidence_units(statistics, mixture, prior)
     kernels = backend(2e-9 * values.size * len(values))
-    losses = kernels.disagreement(values, values).astype(np.float64)
+    losses = kernels.disagreement(values, values, shift).astype(np.float64)
     np.fill_diagonal(losses, np.inf)
 
     def joined(i: int, j: int) -> Floats:
-        values[i] += values[j]
-        return kernels.disagreement(values[i : i + 1], values)[0].astype(np.float64)
+        values[i] += values[j] - shift
+        return kernels.disagreement(values[i : i + 1], values, shift)[0].astype(np.float64)
 
     return losses, joined
 
 
-def _evidence_units(statistics: Statistics, mixture: Mixture) -> Ints:
-    """The evidence as whole numbers, so small that sums over columns and components fit."""
-    cells = np.broadcast_to(statistics.counts, statistics.sums.shape)
-    values = np.asarray(evidence(statistics.sums, cells, mixture.noise), dtype=np.float64)
-    if mixture.noise_model == "feature":
-        rates = np.asarray(mixture.noise).ravel().tolist()
-        steps = [right - wrong for right, wrong in map(wide_log_rates, rates)]
-        values *= np.array(steps) / 2.0**128
-    largest = max(1.0, float(np.abs(values).max())) * values.size
-    return np.rint(values * 2.0 ** (60 - math.frexp(largest)[1])).astype(np.int64)
+def _evidence_units(statistics: Statistics, mixture: Mixture, prior: float) -> tuple[Ints, Ints]:
+    """The evidence, with that of the prior, and the prior's part of it, as whole numbers that are
+    so small that sums over columns and components fit.
+    """
+    values = evidence(statistics, mixture.noise, prior > 0)
+    shift = np.zeros(values.shape[1])
+    if prior > 0:
+        if_zero, if_one = statistics.log_column_shares
+        shift = (if_one - if_zero) / 2.0**fixed.LOG_BITS
+    largest = max(1.0, float(np.abs(values).max()), float(np.abs(shift).max())) * 2 * values.size
+    scale = 2.0 ** (60 - math.frexp(largest)[1])
+    in_units = np.ascontiguousarray(np.rint(values * scale).astype(np.int64))
+    return in_units, np.rint(shift * scale).astype(np.int64)
 
 
 def _by_likelihood(statistics: Statistics, p: Floats) -> tuple[Floats, Joined]:

@@ -5,14 +5,16 @@ A fit maximises, over templates, weights and flip rates,
     Σ_x ω_x·ln Σ_i w_i f_i(x)  +  ln of the prior,
 
 ω_x the weight of a row; a missing cell leaves out its factor of f_i. Given the responsibilities of
-an E step, a template bit is 1 if the ones of its cell are likelier under a 1, and a flip rate is the
+an E step, a template bit is 1 if that makes the cells of its column likelier, and a flip rate is the
 share of flipped bits among the cells that share it. So every step raises the objective, but for the
-rounding of integers. The prior keeps probabilities off 0 and 1; its strength b counts in rows:
+rounding of integers. The prior, with μ_s the share of ones of column s and b its strength in rows:
 
+* a template bit is 1 with probability μ_s, as a bit of any row is. This keeps a component from
+  ending as the copy of a single row;
 * flip rates: (b/2)·Σ ln ν(1-ν) over the rates ν, as if b more cells had been half flipped;
-* a probability p per cell: b·Σ μ_s·ln p + (1-μ_s)·ln(1-p), μ_s the share of ones of the column, as
-  if each component had b more rows that are like all rows. This keeps a small component from
-  estimating p ≈ ½ for a column that is almost always 0.
+* a probability p per cell: b·Σ μ_s·ln p + (1-μ_s)·ln(1-p), as if each component had b more rows
+  that are like all rows. This keeps a small component from estimating p ≈ ½ for a column that is
+  almost always 0.
 """
 
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bitmix.em.step import Statistics
-from bitmix.kernels import fixed
+from bitmix.kernels import backend, fixed
 from bitmix.kernels.fixed import Ints
 from bitmix.models.mixture import MIN_PROBABILITY, Floats, Mixture, NoiseModel, wide_log_rates
 
@@ -36,16 +38,16 @@ class Noise:
 
     model: NoiseModel
     prior: float
-    """b: the strength of the prior, in rows. With 0 the fit is one of maximum likelihood."""
+    """b: the strength of the prior, in rows. With 0 there is no prior, and the fit is one of maximum
+    likelihood."""
     given: tuple[float | None, ...] = ()
     """Flip rates that are known: (q,), or (α, β) of which one may be None."""
 
     def maximise(self, statistics: Statistics, before: Mixture) -> Mixture:
         """The M step: the best mixture given the responsibilities.
 
-        A tie between bits goes to the majority of the column over all rows, and cells without rows
-        keep their template. With two flip rates, bits and rates are improved in turn until the
-        bits stay the same.
+        Bits and flip rates are improved in turn until the bits stay the same. Cells without rows
+        keep their template.
         """
         ones, cells = statistics.sums, statistics.counts
         prior = self.prior * (statistics.weight_one << fixed.SHARE_BITS)
@@ -53,18 +55,14 @@ class Noise:
             means = _shares(ones + prior * statistics.column_shares, cells + prior, before.means)
             return Mixture(means, statistics.weights, None)
         cells = np.broadcast_to(cells, ones.shape)
-        bits = _best_bits(ones, cells, before)
-        noise = self._best_rates(ones, cells, bits, prior)
-        if self.model == "updown":
-            for _ in range(_MAX_ROUNDS):
-                last, bits = (
-                    bits,
-                    _best_bits(ones, cells, Mixture(before.means, before.weights, noise)),
-                )
-                if np.array_equal(last, bits):
-                    break
-                noise = self._best_rates(ones, cells, bits, prior)
-        return Mixture(bits.astype(np.float64), statistics.weights, noise)
+        bits, noise = None, before.noise
+        for _ in range(_MAX_ROUNDS):
+            lead = evidence(statistics, noise, prior > 0)
+            better = np.where(cells > 0, lead > 0, before.means > 0.5)
+            if bits is not None and np.array_equal(better, bits):
+                break
+            bits, noise = better, self._best_rates(ones, cells, better, prior)
+        return Mixture(better.astype(np.float64), statistics.weights, noise)
 
     def _best_rates(self, ones: Ints, cells: Ints, bits: NDArray[np.bool_], prior: float) -> Any:
         """The flip rates of the model, or those that are given."""
@@ -91,35 +89,43 @@ class Noise:
         """
         if self.prior == 0:
             return statistics.likelihood_units
-        log_prior = statistics.mean_row_units
+        of_bits, of_rates = 0, statistics.mean_row_units
         if mixture.noise is not None:
             right, wrong = mixture.log_rates
-            log_prior = int((right + wrong).sum()) >> 1
-        prior = round(self.prior * 2.0**_PRIOR_BITS) * log_prior
-        prior = prior << fixed.LIKELIHOOD_BITS >> (fixed.LOG_BITS + _PRIOR_BITS)
+            of_rates = int((right + wrong).sum()) >> 1
+            if_zero, if_one = statistics.log_column_shares
+            n_ones = mixture.means.sum(axis=0).astype(np.int64)
+            of_bits = int((n_ones * if_one + (mixture.n_components - n_ones) * if_zero).sum())
+        units = (of_bits << _PRIOR_BITS) + round(self.prior * 2.0**_PRIOR_BITS) * of_rates
+        prior = units << fixed.LIKELIHOOD_BITS >> (fixed.LOG_BITS + _PRIOR_BITS)
         return statistics.likelihood_units + statistics.weight_one * prior
 
 
-def evidence(ones: Ints, cells: Ints, noise: Any) -> Any:
-    """How much the cells speak for a template bit of 1: above 0, it is likelier than a 0.
+def evidence(statistics: Statistics, noise: Any, has_prior: bool) -> Floats:
+    """How much each cell speaks for a template bit of 1, in nats: above 0, it is likelier than a 0.
 
-    With one rate the majority decides, in whole numbers. With rates (α, β), a 1 speaks for it by
-    ln((1-β)/α) and a 0 against it by ln((1-α)/β).
+    A 1 speaks for it by ln((1-β)/α) and a 0 against it by ln((1-α)/β). The prior adds
+    ln(μ/(1-μ)); without it, a tie goes to the majority of the column.
     """
-    if np.shape(noise) != (2,):
-        return 2 * ones - cells
-    (zero_right, zero_wrong), (one_right, one_wrong) = (
-        wide_log_rates(rate) for rate in noise.tolist()
-    )
-    return ones * ((one_right - zero_wrong) / 2.0**128) - (cells - ones) * (
-        (zero_right - one_wrong) / 2.0**128
-    )
+    rates = noise if np.shape(noise) == (2,) else (noise, noise)
+    (zero_right, zero_wrong), (one_right, one_wrong) = map(_log_rates, rates)
+    row = float(statistics.weight_one << fixed.SHARE_BITS)
+    ones, cells = statistics.sums / row, statistics.counts / row
+    lead = ones * (one_right - zero_wrong) - (cells - ones) * (zero_right - one_wrong)
+    if_zero, if_one = statistics.log_column_shares
+    of_column = (if_one - if_zero) / 2.0**fixed.LOG_BITS
+    return lead + of_column if has_prior else np.where(lead == 0, of_column, lead)
 
 
-def _best_bits(ones: Ints, cells: Ints, before: Mixture) -> NDArray[np.bool_]:
-    lead = evidence(ones, cells, before.noise)
-    of_column = evidence(ones.sum(axis=0), cells.sum(axis=0), before.noise)
-    return np.where(cells > 0, (lead > 0) | ((lead == 0) & (of_column > 0)), before.means > 0.5)
+def _log_rates(rates: Any) -> tuple[Any, Any]:
+    """ln(1 - rate) and ln(rate) as floats, the same on every machine."""
+    if np.ndim(rates) == 0:
+        wide = wide_log_rates(float(rates))
+        return wide[0] / 2.0**128, wide[1] / 2.0**128
+    kernels = backend(8e-8 * rates.size)
+    logs = (kernels.logs(part, fixed.tables()) for part in (1 - rates, rates))
+    right, wrong = (log / 2.0**fixed.LOG_BITS for log in logs)
+    return right, wrong
 
 
 def _rates(flipped: Ints, cells: Ints, shape: tuple[int, int], prior: float) -> Floats:

@@ -20,8 +20,8 @@ from bitmix.models.mixture import Mixture
 from bitmix.rows import Rows
 
 # What decides results; `benchmarks/ablation.py` leaves each out in turn.
-SEEDS_PER_COMPONENT, MIN_SEEDS = 2, 32
-"""l is 2k, or 32 if that is more: a light component beside a heavy one needs a seed, too."""
+SEEDS_PER_COMPONENT, MIN_SEEDS = 2, 64
+"""l is 2k, or 64 if that is more: a light component beside a heavy one needs a seed, too."""
 ROWS_PER_SEED = 32
 """Templates are merged after they have seen this many rows; probabilities need all rows."""
 COOLING = 1
@@ -112,7 +112,7 @@ def search(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> 
         starts.append(Start(fit.nats, len(fit.objectives), go_on or fit.converged))
         best = max(finished, key=lambda each: each.objective)
         n_agreeing = sum(_agree(each, best, loose.tol) for each in finished)
-        if n_agreeing >= ENOUGH:
+        if n_agreeing >= ENOUGH and _all_differ(best.mixture):
             break
     return Search(max(polished, key=lambda each: each.objective), tuple(starts), n_agreeing)
 
@@ -135,7 +135,7 @@ def begin(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> M
         if step == 0:
             alive = prune.survivors(mixture.weights, k)
             statistics, mixture = statistics.subset(alive), mixture.with_equal_weights(alive)
-    merged = merge(statistics, mixture, k)
+    merged = merge(statistics, mixture, k, noise.prior)
     return settings.noise.maximise(merged, mixture.with_equal_weights(np.arange(k)))
 
 
@@ -249,6 +249,13 @@ def _agree(fit: Fit, best: Fit, tol: float) -> bool:
             return False
         free.remove(i)
     return True
+
+
+def _all_differ(mixture: Mixture) -> bool:
+    """Whether no two components have the same template; equal ones are a sign of a poor end."""
+    if mixture.noise is None:
+        return True
+    return len(set(map(bytes, mixture.templates))) == mixture.n_components
 
 
 def _at_check(fit: Fit) -> int:

@@ -100,6 +100,12 @@ class Statistics:
         cells = self.mass.sum() if self.known is None else self.known.sum(axis=0)
         return (self.sums.sum(axis=0) + 0.5 * row) / (cells + row)
 
+    @cached_property
+    def log_column_shares(self) -> tuple[Ints, Ints]:
+        """ln(1-μ_s) and ln μ_s, in units of 2^-32 nats."""
+        shares, kernels = self.column_shares, backend(8e-8 * len(self.column_shares))
+        return kernels.logs(1 - shares, fixed.tables()), kernels.logs(shares, fixed.tables())
+
     @property
     def log_likelihood(self) -> float:
         """Σ_x ln Σ_i w_i f_i(x)."""
@@ -173,8 +179,8 @@ def accumulate(rows: Rows, scores: Scores, halvings: int = 0) -> Statistics:
     total = rows.fold(start, block_cells=block_cells, workers=workers)
     statistics: Statistics = total.statistics(n, rows.layout.weight_one or 1)
     if isinstance(scores, CellScores):
-        units = table.of_mean_row(statistics.column_shares) << (fixed.LOG_BITS - scores.bits)
-        statistics = replace(statistics, mean_row_units=units)
+        units = int(table.of_mean_row(statistics.column_shares).sum())
+        statistics = replace(statistics, mean_row_units=units << (fixed.LOG_BITS - scores.bits))
     return statistics
 
 

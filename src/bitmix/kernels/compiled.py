@@ -416,10 +416,10 @@ def owned_sums(words: Words, owner: Ints, k: int, n_columns: int) -> Ints:
     return out[:, :n_columns]
 
 
-def disagreement(rows: Ints, others: Ints) -> Ints:
+def disagreement(rows: Ints, others: Ints, shift: Ints) -> Ints:
     """See `reference.disagreement`."""
     out = np.empty((len(rows), len(others)), dtype=np.int64)
-    _disagreement(np.ascontiguousarray(rows), np.ascontiguousarray(others), out)
+    _disagreement(np.ascontiguousarray(rows), np.ascontiguousarray(others), shift, out)
     return out
 
 
@@ -482,14 +482,14 @@ def _spread(shares, sums, cells, a, b):  # type: ignore[no-untyped-def]
         _spread_8(shares, i, sums, width, i, cells, a, b)
 
 
-@njit(types.void(_INTS2, _INTS2, _OUT2), nogil=True, cache=True)
-def _disagreement(rows, others, out):  # type: ignore[no-untyped-def]
+@njit(types.void(_INTS2, _INTS2, _INTS1, _OUT2), nogil=True, cache=True)
+def _disagreement(rows, others, shift, out):  # type: ignore[no-untyped-def]
     for i in range(len(rows)):
         for j in range(len(others)):
             total = 0
             for s in range(rows.shape[1]):
                 a, b = rows[i, s], others[j, s]
-                total += abs(a) + abs(b) - abs(a + b)
+                total += abs(a) + abs(b) - abs(a + b - shift[s])
             out[i, j] = total
 
 

@@ -133,12 +133,12 @@ class EventTable:
         ones[columns] = (mass if known is None else known[columns]) - ones[columns]
         return ones.T, None if known is None else known.T
 
-    def of_mean_row(self, shares: NDArray[np.float64]) -> int:
-        """Σ_i of what the cells of a row add that is 1 to these shares."""
+    def of_mean_row(self, shares: NDArray[np.float64]) -> Ints:
+        """What the cells of a row add to each score that is 1 to these shares."""
         rates = np.rint(np.where(self.base, 1 - shares, shares) * 2.0**30).astype(np.int64)
         lines = self.lines[: len(rates)]
-        total = (self.at_base + backend(2e-9 * lines.size).mean_line(lines, rates))[: self.n_components]
-        return int((total - self.const).sum())
+        total = self.at_base + backend(2e-9 * lines.size).mean_line(lines, rates)
+        return total[: self.n_components] - self.const
 
     def scaled_down(self, halvings: int) -> "EventTable":
         """All scores divided by 2^halvings."""
