@@ -49,24 +49,27 @@ class Noise:
         Bits and flip rates are improved in turn until the bits stay the same. Cells without rows
         keep their template.
         """
-        ones, cells = statistics.sums, statistics.counts
-        prior = self.prior * (statistics.weight_one << fixed.SHARE_BITS)
         if self.model == "cell":
+            prior = self.prior * (statistics.weight_one << fixed.SHARE_BITS)
+            ones, cells = statistics.sums, statistics.counts
             means = _shares(ones + prior * statistics.column_shares, cells + prior, before.means)
             return Mixture(means, statistics.weights, None)
-        cells = np.broadcast_to(cells, ones.shape)
         bits, noise = None, before.noise
+        empty = None if statistics.counts.all() else statistics.counts == 0
         for _ in range(_MAX_ROUNDS):
-            lead = evidence(statistics, noise, prior > 0)
-            better = np.where(cells > 0, lead > 0, before.means > 0.5)
+            better = evidence(statistics, noise, self.prior > 0) > 0
+            if empty is not None:
+                better = np.where(empty, before.means > 0.5, better)
             if bits is not None and np.array_equal(better, bits):
                 break
-            bits, noise = better, self._best_rates(ones, cells, better, prior)
+            bits, noise = better, self.rates(statistics, better)
         return Mixture(better.astype(np.float64), statistics.weights, noise)
 
-    def _best_rates(self, ones: Ints, cells: Ints, bits: NDArray[np.bool_], prior: float) -> Any:
-        """The flip rates of the model, or those that are given."""
-        k, n = ones.shape
+    def rates(self, statistics: Statistics, bits: NDArray[np.bool_]) -> Any:
+        """The best flip rates for these template bits, or those that are given."""
+        prior = self.prior * (statistics.weight_one << fixed.SHARE_BITS)
+        (k, n), ones = bits.shape, statistics.sums
+        cells = np.broadcast_to(statistics.counts, bits.shape)
         flipped = np.where(bits, cells - ones, ones)
         if self.model == "updown":
             parts = zip((~bits, bits), self.given or (None, None), strict=True)
@@ -110,11 +113,14 @@ def evidence(statistics: Statistics, noise: Any, has_prior: bool) -> Floats:
     rates = noise if np.shape(noise) == (2,) else (noise, noise)
     (zero_right, zero_wrong), (one_right, one_wrong) = map(_log_rates, rates)
     row = float(statistics.weight_one << fixed.SHARE_BITS)
-    ones, cells = statistics.sums / row, statistics.counts / row
-    lead = ones * (one_right - zero_wrong) - (cells - ones) * (zero_right - one_wrong)
+    by_one, by_zero = (one_right - zero_wrong) / row, (zero_right - one_wrong) / row
+    lead = statistics.sums * (by_one + by_zero) - statistics.counts * by_zero
     if_zero, if_one = statistics.log_column_shares
     of_column = (if_one - if_zero) / 2.0**fixed.LOG_BITS
-    return lead + of_column if has_prior else np.where(lead == 0, of_column, lead)
+    if has_prior:
+        lead += of_column
+        return lead
+    return np.where(lead == 0, of_column, lead)
 
 
 def _log_rates(rates: Any) -> tuple[Any, Any]:

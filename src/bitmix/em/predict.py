@@ -137,7 +137,9 @@ def _probabilities(block: Block, *, scores: Scores) -> Floats:
 
 def _entropies(block: Block, *, scores: Scores) -> Floats:
     p = _probabilities(block, scores=scores)
-    logs = backend(4e-8 * p.size).logs(np.where(p > 0, p, 1.0), fixed.tables()) / 2.0**fixed.LOG_BITS
+    logs = (
+        backend(4e-8 * p.size).logs(np.where(p > 0, p, 1.0), fixed.tables()) / 2.0**fixed.LOG_BITS
+    )
     total = np.zeros(len(p))
     for i in range(p.shape[1]):  # one after the other, so that any machine adds in this order
         total -= p[:, i] * logs[:, i]

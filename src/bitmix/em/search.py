@@ -129,9 +129,11 @@ def begin(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> M
     halvings = _halvings(rows, mixture, rng) if noise.model == "cell" else 0
     for step, cooler in enumerate([*range(halvings, 0, -COOLING), *[0] * (1 + PLAIN_STEPS)]):
         statistics = accumulate(rows, mixture.scores(), cooler)
-        mixture = noise.maximise(statistics, mixture)
-        if noise.model != "cell":  # templates are not rounded yet
-            mixture = replace(mixture, means=statistics.means(mixture.means))
+        if noise.model == "cell":
+            mixture = noise.maximise(statistics, mixture)
+        else:  # templates are not rounded yet
+            means = statistics.means(mixture.means)
+            mixture = Mixture(means, statistics.weights, noise.rates(statistics, means > 0.5))
         if step == 0:
             alive = prune.survivors(mixture.weights, k)
             statistics, mixture = statistics.subset(alive), mixture.with_equal_weights(alive)
@@ -224,7 +226,9 @@ def _halvings(rows: Rows, mixture: Mixture, rng: np.random.Generator) -> int:
     scores = mixture.scores()
     values = some.map_rows(scores, block_cells=l)
     for halvings in range(_MAX_HALVINGS):
-        shares, _, _ = backend(6e-8 * values.size).posteriors(values >> halvings, scores.bits, fixed.tables())
+        shares, _, _ = backend(6e-8 * values.size).posteriors(
+            values >> halvings, scores.bits, fixed.tables()
+        )
         squares = int(((shares >> 15) ** 2).sum())
         if squares**2 * l <= (len(values) << 30) ** 2:
             return halvings

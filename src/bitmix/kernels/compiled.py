@@ -385,9 +385,7 @@ def logs(values: NDArray[np.float64], tables: Tables) -> Ints:
     return out
 
 
-def cell_lines(
-    p: Floats, base: NDArray[np.bool_], bits: int, tables: Tables, lines: Ints
-) -> Ints:
+def cell_lines(p: Floats, base: NDArray[np.bool_], bits: int, tables: Tables, lines: Ints) -> Ints:
     """See `reference.cell_lines`."""
     (n, k), threads = p.shape, available() if p.size > _SMALL_TABLE else 1
     parts = np.zeros((threads, k), dtype=np.int64)
@@ -845,9 +843,7 @@ def _event_pass(  # type: ignore[no-untyped-def]
         rows = min(chunk_rows, n_rows - start)
         n = width
         if len(first) > 0:
-            n = _screened(
-                first, gaps, gap_sums, cells, starts[start], starts[start + 1], numbers
-            )
+            n = _screened(first, gaps, gap_sums, cells, starts[start], starts[start + 1], numbers)
         if _FULL_SHARE * n >= width:
             for row in range(rows):
                 for i in range(width):

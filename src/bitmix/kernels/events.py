@@ -49,9 +49,7 @@ class Events:
         return cls(starts, cells, base, known is not None)
 
     @staticmethod
-    def count(
-        bits: Words, known: Words | None, n_columns: int, base: NDArray[np.bool_]
-    ) -> int:
+    def count(bits: Words, known: Words | None, n_columns: int, base: NDArray[np.bool_]) -> int:
         """The number of events that `of_words` would list."""
         return int(np.bitwise_count(_differing(bits, known, n_columns, base)).sum())
 
@@ -168,9 +166,7 @@ def majority(words: Words, n_columns: int) -> NDArray[np.bool_]:
     return majority
 
 
-def _differing(
-    bits: Words, known: Words | None, n_columns: int, base: NDArray[np.bool_]
-) -> Words:
+def _differing(bits: Words, known: Words | None, n_columns: int, base: NDArray[np.bool_]) -> Words:
     """Words with a 1 for each known cell that differs from the base, and for each unknown cell."""
     differs = bits ^ pack(base[None])
     if known is None:

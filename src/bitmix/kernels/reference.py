@@ -167,9 +167,7 @@ def logs(values: NDArray[np.float64], tables: Tables) -> Ints:
     return log
 
 
-def cell_lines(
-    p: Floats, base: NDArray[np.bool_], bits: int, tables: Tables, lines: Ints
-) -> Ints:
+def cell_lines(p: Floats, base: NDArray[np.bool_], bits: int, tables: Tables, lines: Ints) -> Ints:
     """Fill an event table from the probabilities of a 1, shape (n, k), and return Σ_s ln P of the
     base row per component, in units of 2^-bits nats.
 

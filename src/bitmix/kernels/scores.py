@@ -144,6 +144,8 @@ class CellScores:
         k, n = self.probabilities.shape
         lines = np.zeros((2 * n if missing else n, lanes(k)), dtype=np.int64)
         by_column = np.ascontiguousarray(self.probabilities.T)
-        at_base = backend(8e-8 * k * n).cell_lines(by_column, base, self.bits, fixed.tables(), lines)
+        at_base = backend(8e-8 * k * n).cell_lines(
+            by_column, base, self.bits, fixed.tables(), lines
+        )
         at_base = padded(self.const + at_base, lanes(k))
         return EventTable(self.const, at_base, lines, base, self.bits)

@@ -114,8 +114,7 @@ class ClusterRows:
         attach = delayed(_with_weights, pure=True)
         plain = words_for(self._n_columns) * (2 if self.layout.missing else 1)
         blocks = [
-            attach(block, part, plain)
-            for block, part in zip(self._lazy_blocks, parts, strict=True)
+            attach(block, part, plain) for block, part in zip(self._lazy_blocks, parts, strict=True)
         ]
         layout = Layout(self.layout.missing, weight_one)
         lengths = [int(np.count_nonzero(part)) for part in parts]
@@ -221,9 +220,7 @@ class ClusterRows:
         """False: the workers list the events of their blocks in each pass."""
         return False
 
-    def fold(
-        self, start: Callable[[], T], *, block_cells: int = 1, workers: int = 1 << 16
-    ) -> T:
+    def fold(self, start: Callable[[], T], *, block_cells: int = 1, workers: int = 1 << 16) -> T:
         """The sum of accumulators, made by `start`, to which all rows were added."""
         base = self.base
 

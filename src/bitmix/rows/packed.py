@@ -104,9 +104,7 @@ class BitMatrix:
         return self.trusted(words, self._n_columns, self.feature_names, self.layout)
 
     @classmethod
-    def from_dense(
-        cls, X: Any, *, binarize: float | None = None, missing: bool = False
-    ) -> Self:
+    def from_dense(cls, X: Any, *, binarize: float | None = None, missing: bool = False) -> Self:
         """Pack an array, sparse matrix or table of 0 and 1, a block of rows at a time.
 
         Parameters
@@ -349,9 +347,7 @@ class BitMatrix:
             words: Any = ListedWords(rows._words.events)
         else:
             words = np.ascontiguousarray(rows.words[:, :-1])
-        return self.trusted(
-            words, self._n_columns, self.feature_names, Layout(self.layout.missing)
-        )
+        return self.trusted(words, self._n_columns, self.feature_names, Layout(self.layout.missing))
 
     def draw(self, l: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """The numbers of l random rows, drawn as often as their weights say."""
@@ -401,9 +397,7 @@ class BitMatrix:
         listed = self.listed
         return listed is not None and len(listed.cells) < len(self) * words_for(self._n_columns)
 
-    def fold(
-        self, start: Callable[[], T], *, block_cells: int = 1, workers: int = 1 << 16
-    ) -> T:
+    def fold(self, start: Callable[[], T], *, block_cells: int = 1, workers: int = 1 << 16) -> T:
         """The sum of accumulators, made by `start`, to which all blocks of rows were added.
 
         There is one accumulator per thread. A pass makes about `block_cells` values per row and may
