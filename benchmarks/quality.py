@@ -9,6 +9,7 @@ membership. Every run is stored; the same command continues after an interruptio
 import argparse
 import time
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,13 @@ def main() -> None:
         f"{len(settings)} settings: {worse} worse, {far} below the oracle; "
         f"mean {ours:.4f} / {theirs:.4f}"
     )
+    models = Counter(
+        result["noise_model"]
+        for results in answers
+        for result in results
+        if "noise_model" in result
+    )
+    print("noise models that were chosen:", ", ".join(f"{m} {c}" for m, c in models.most_common()))
     if args.plot:
         draw(
             args.plot, [name for name, _ in settings], rates.reshape(-1, 3, args.runs).mean(axis=2)

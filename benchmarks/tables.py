@@ -1,105 +1,134 @@
-"""Real tables of bits: TemplateMixture(noise_model="cell") beside what people use. Prints tables.
+"""Real tables: TemplateMixture beside the plainest EM and k-means, by likelihood and by classes.
 
-scikit-learn's digits (values above half range are 1) and, if a path to it is given, semeion.
-StepMix and k-modes take part where they are installed (pip install stepmix kmodes).
-``--results benchmarks/results/tables.csv`` writes the numbers that README and documentation repeat.
+    BITMIX_TABLES=folder python -m benchmarks.tables [--seeds 5] [--results FILE]
+
+Every fit is one line of the results file; the same command goes on where it was stopped. NMI is
+the normalised mutual information of groups and classes. ln L is the mean log-likelihood per row.
 """
 
 import argparse
 import csv
-import importlib.util
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
-from sklearn.datasets import load_digits
+from sklearn.metrics import normalized_mutual_info_score
 
-from bitmix import TemplateMixture
-from bitmix.metrics import conditional_entropy, conditional_purity
+from benchmarks import plain_em
+from benchmarks.data import RealTable, real_tables
+from bitmix import BitMatrix, TemplateMixture
 
-Bits = NDArray[np.uint8]
-Found = tuple[NDArray[Any], float]
-"""Labels, and the mean log-likelihood of a row (NaN where the method has none)."""
-HEADER = ("table", "method", "purity", "entropy", "log_likelihood_per_row", "seconds")
-
-
-def ours(X: Bits, k: int, seed: int) -> Found:
-    model = TemplateMixture(k, noise_model="cell", random_state=seed).fit(X)
-    return model.predict(X), model.score(X)
-
-
-def k_means(X: Bits, k: int, seed: int) -> Found:
-    return KMeans(k, n_init=10, random_state=seed).fit_predict(X.astype(np.float64)), np.nan
-
-
-def step_mix(X: Bits, k: int, seed: int) -> Found:
-    from stepmix.stepmix import StepMix
-
-    model = StepMix(
-        k, measurement="binary", n_init=10, random_state=seed, verbose=0, progress_bar=0
-    )
-    model.fit(X)
-    return model.predict(X), float(model.score(X))
+HEADER = (
+    "table",
+    "method",
+    "k",
+    "seed",
+    "nmi",
+    "log_likelihood",
+    "seconds",
+    "largest_weight",
+    "model",
+)
+NOISE_MODELS = ("auto", "shared", "updown", "component", "feature", "cell")
+Outcome = tuple[NDArray[Any], float, float, str]
+"""Labels, ln L (NaN if the method has none), the largest weight, the noise model."""
 
 
-def k_modes(X: Bits, k: int, seed: int) -> Found:
-    from kmodes.kmodes import KModes
+def k_means(table: RealTable, seed: int) -> Outcome:
+    labels = KMeans(table.k, n_init=3, random_state=seed).fit_predict(table.X.astype(np.float32))
+    return labels, np.nan, np.bincount(labels).max() / len(labels), ""
 
-    return KModes(k, n_init=10, random_state=seed).fit_predict(X), np.nan
+
+def plain(table: RealTable, seed: int) -> Outcome:
+    end = plain_em.fit(scipy.sparse.csr_matrix(table.X.astype(np.float64)), table.k, seed=seed)
+    assert end.responsibilities is not None
+    labels = end.responsibilities.argmax(axis=1)
+    return labels, end.log_likelihood, float(end.weights.max()), ""
 
 
-def compare(name: str, X: Bits, y: NDArray[Any], seeds: int) -> list[tuple[str, ...]]:
-    """Print the means over the seeds of every method that is installed; one tuple per method."""
-    methods: dict[str, Callable[[Bits, int, int], Found]] = {
-        'TemplateMixture(10, noise_model="cell")': ours, "KMeans(10, n_init=10)": k_means,
-    }  # fmt: skip
-    if importlib.util.find_spec("stepmix"):
-        methods["StepMix(10, n_init=10)"] = step_mix
-    if importlib.util.find_spec("kmodes"):
-        methods["KModes(10, n_init=10)"] = k_modes
-    print(f"\n{name}: {X.shape[0]} × {X.shape[1]}, k = 10, mean of seeds 0-{seeds - 1}")
-    print(f"{'':<40}{'purity':>8}{'entropy':>9}{'ln L per row':>14}{'seconds':>9}")
-    results: list[tuple[str, ...]] = []
-    ours(X, 10, 0)  # warm
-    for label, method in methods.items():
-        rows = []
-        for seed in range(seeds):
-            start = time.perf_counter()
-            found, likelihood = method(X, 10, seed)
-            seconds = time.perf_counter() - start
-            scores = (conditional_purity(y, found), conditional_entropy(y, found))
-            rows.append((*scores, likelihood, seconds))
-        purity, entropy, likelihood, seconds = np.mean(rows, axis=0)
-        print(
-            f"{label:<40}{purity:>8.4f}{entropy:>9.4f}{likelihood:>14.4f}{seconds:>9.2f}",
-            flush=True,
-        )
-        given = "" if np.isnan(likelihood) else f"{likelihood:.6g}"
-        results.append((name, label, f"{purity:.4f}", f"{entropy:.4f}", given, f"{seconds:.2f}"))
-    return results
+def ours(noise_model: str) -> Callable[[RealTable, int], Outcome]:
+    def fit(table: RealTable, seed: int) -> Outcome:
+        X = BitMatrix.from_dense(table.X)
+        model = TemplateMixture(table.k, noise_model=noise_model, random_state=seed).fit(X)
+        return model.predict(X), model.score(X), float(model.weights_.max()), model.noise_model_
+
+    return fit
+
+
+METHODS: dict[str, Callable[[RealTable, int], Outcome]] = {
+    "KMeans(n_init=3)": k_means,
+    "plain EM": plain,
+    **{f"noise_model={model!r}": ours(model) for model in NOISE_MODELS},
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("semeion", type=Path, nargs="?", help="semeion.data")
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--results", type=Path, help="write the numbers to this CSV file, too")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--results", type=Path, default=Path("benchmarks/results/tables.csv"))
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    digits = load_digits()
-    results = compare("digits", (digits.data > 8).astype(np.uint8), digits.target, args.seeds)
-    if args.semeion:
-        table = np.loadtxt(args.semeion)
-        bits, labels = table[:, :256].astype(np.uint8), table[:, 256:].argmax(axis=1)
-        results += compare("semeion", bits, labels, args.seeds)
-    if args.results is not None:
-        with args.results.open("w", newline="") as file:
-            csv.writer(file).writerows([HEADER, *results])
+    tables = list(real_tables())
+    TemplateMixture(2, random_state=0).fit(tables[0].X)  # loads the kernels
+    rows = _read(args.results)
+    finished = {(row["table"], row["method"], row["seed"]) for row in rows}
+    for seed in range(args.seeds):
+        for table in tables:
+            for name, method in METHODS.items():
+                if (table.name, name, str(seed)) in finished:
+                    continue
+                start = time.perf_counter()
+                labels, likelihood, weight, model = method(table, seed)
+                seconds = time.perf_counter() - start
+                nmi = normalized_mutual_info_score(table.y, labels)
+                values = (table.name, name, table.k, seed, f"{nmi:.4f}", f"{likelihood:.4f}",
+                          f"{seconds:.3f}", f"{weight:.3f}", model)  # fmt: skip
+                _append(args.results, values)
+    report(_read(args.results))
+
+
+def report(rows: list[dict[str, str]]) -> None:
+    """Print the means over the seeds."""
+    means: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    for row in rows:
+        numbers = [float(row[name]) for name in ("nmi", "log_likelihood", "seconds")]
+        means[row["table"], row["method"]].append([*numbers, float(row["largest_weight"])])
+    names = list(dict.fromkeys(table for table, _ in means))
+    print("NMI, ln L per row, seconds; means over the seeds")
+    print(f"{'':<24}" + "".join(f"{name:>26}" for name in names))
+    for method in METHODS:
+        cells = []
+        for name in names:
+            nmi, likelihood, seconds, _ = np.mean(means[name, method], axis=0)
+            of_likelihood = "        " if np.isnan(likelihood) else f"{likelihood:8.2f}"
+            cells.append(f"{nmi:.3f} {of_likelihood} {seconds:6.2f}".rjust(26))
+        print(f"{method:<24}" + "".join(cells))
+    chosen = {row["table"]: row["model"] for row in rows if row["method"] == "noise_model='auto'"}
+    print("auto chose:", ", ".join(f"{table}: {model}" for table, model in chosen.items()))
+    for method in METHODS:
+        mean = np.mean([np.mean(means[name, method], axis=0)[0] for name in names])
+        print(f"mean NMI {method:<24} {mean:.3f}")
+
+
+def _read(path: Path) -> list[dict[str, str]]:
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _append(path: Path, values: tuple[Any, ...]) -> None:
+    new = not path.exists()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", newline="") as file:
+        csv.writer(file).writerows([HEADER, values] if new else [values])
 
 
 if __name__ == "__main__":

@@ -43,12 +43,15 @@ def planted(run: Run) -> Result:
     truth = _truth(at)
     weights = at["weights"] if "weights" in at else [1 - at["w_min"], at["w_min"]]
     X, labels = sample_mixture(truth, weights, at["q"], at["m"], random_state=run.seed)
+    model: Any = None
     if run.method["estimator"] == "oracle":
         templates = (cluster_means(X, labels, len(truth)) > 0.5).astype(np.uint8)
     else:
         known = {"noise": at["q"], "min_weight": min(weights)}
-        templates = _estimator(run, len(truth), known).fit(X).templates_
-    return {"recovered": templates_recovered(templates, truth)}
+        model = _estimator(run, len(truth), known).fit(X)
+        templates = model.templates_
+    chosen = {"noise_model": model.noise_model_} if hasattr(model, "noise_model_") else {}
+    return {"recovered": templates_recovered(templates, truth), **chosen}
 
 
 def chosen(run: Run) -> Result:
