@@ -10,7 +10,6 @@ of the results file; the same command goes on where it was stopped.
 
 import argparse
 import contextlib
-import csv
 import time
 import warnings
 from collections import defaultdict
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.data import RealTable, real_tables
+from benchmarks.results_file import ResultsFile
 from bitmix import BitMatrix, TemplateMixture
 from bitmix.em import noise, prune, search
 from reproduction.runs import Run
@@ -121,7 +121,8 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results/ablation.csv"))
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    stored = _read(args.results)
+    results = ResultsFile(args.results, HEADER)
+    stored = {(row["ingredient"], row["problem"], row["seed"]) for row in results.rows()}
     everything = list(problems())
     everything[0][1](0, {})  # loads the kernels
     for seed in range(args.seeds):
@@ -133,15 +134,16 @@ def main() -> None:
                 with changed(changes) as parameters:
                     value = value_of(seed, parameters)
                 seconds = time.perf_counter() - start
-                _append(args.results, (ingredient, problem, seed, f"{value:.5f}", f"{seconds:.3f}"))
-    report(_read(args.results))
+                results.append(ingredient, problem, seed, f"{value:.5f}", f"{seconds:.3f}")
+    report(results.rows())
 
 
-def report(stored: dict[tuple[str, str, str], tuple[float, float]]) -> None:
+def report(rows: list[dict[str, str]]) -> None:
     """Print a Markdown table: differences to the whole search, and the time."""
     values: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
-    for (ingredient, problem, _), value in stored.items():
-        values[ingredient, problem].append(value)
+    for row in rows:
+        value = float(row["value"]), float(row["seconds"])
+        values[row["ingredient"], row["problem"]].append(value)
     names = list(dict.fromkeys(problem for _, problem in values))
     print("| without | " + " | ".join(names) + " | time |")
     print("|---" * (len(names) + 2) + "|")
@@ -156,26 +158,6 @@ def report(stored: dict[tuple[str, str, str], tuple[float, float]]) -> None:
             )
         ratio = sum(m[1] for m in means.values()) / sum(m[1] for m in whole.values())
         print(f"| {ingredient} | " + " | ".join(cells) + f" | {ratio:.2f} |")
-
-
-def _read(path: Path) -> dict[tuple[str, str, str], tuple[float, float]]:
-    if not path.exists():
-        return {}
-    with path.open(newline="") as file:
-        return {
-            (row["ingredient"], row["problem"], row["seed"]): (
-                float(row["value"]),
-                float(row["seconds"]),
-            )
-            for row in csv.DictReader(file)
-        }
-
-
-def _append(path: Path, values: tuple[Any, ...]) -> None:
-    new = not path.exists()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", newline="") as file:
-        csv.writer(file).writerows([HEADER, values] if new else [values])
 
 
 if __name__ == "__main__":

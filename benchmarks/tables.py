@@ -7,7 +7,6 @@ the normalised mutual information of groups and classes. ln L is the mean log-li
 """
 
 import argparse
-import csv
 import time
 import warnings
 from collections import defaultdict
@@ -23,6 +22,7 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from benchmarks import plain_em
 from benchmarks.data import RealTable, real_tables
+from benchmarks.results_file import ResultsFile
 from bitmix import BitMatrix, TemplateMixture
 
 HEADER = (
@@ -77,8 +77,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     tables = list(real_tables())
     TemplateMixture(2, random_state=0).fit(tables[0].X)  # loads the kernels
-    rows = _read(args.results)
-    finished = {(row["table"], row["method"], row["seed"]) for row in rows}
+    results = ResultsFile(args.results, HEADER)
+    finished = {(row["table"], row["method"], row["seed"]) for row in results.rows()}
     for seed in range(args.seeds):
         for table in tables:
             for name, method in METHODS.items():
@@ -90,8 +90,8 @@ def main() -> None:
                 nmi = normalized_mutual_info_score(table.y, labels)
                 values = (table.name, name, table.k, seed, f"{nmi:.4f}", f"{likelihood:.4f}",
                           f"{seconds:.3f}", f"{weight:.3f}", model)  # fmt: skip
-                _append(args.results, values)
-    report(_read(args.results))
+                results.append(*values)
+    report(results.rows())
 
 
 def report(rows: list[dict[str, str]]) -> None:
@@ -115,20 +115,6 @@ def report(rows: list[dict[str, str]]) -> None:
     for method in METHODS:
         mean = np.mean([np.mean(means[name, method], axis=0)[0] for name in names])
         print(f"mean NMI {method:<24} {mean:.3f}")
-
-
-def _read(path: Path) -> list[dict[str, str]]:
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def _append(path: Path, values: tuple[Any, ...]) -> None:
-    new = not path.exists()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", newline="") as file:
-        csv.writer(file).writerows([HEADER, values] if new else [values])
 
 
 if __name__ == "__main__":
