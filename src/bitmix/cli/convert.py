@@ -44,6 +44,7 @@ def convert(
         raise ValueError(f"{output} is the input: give another name for the output")
     check_writable(output, force, ".bits")
     source = reading.open(table)
+    source.check_unweighted()
     start, ones = time.perf_counter(), 0
     with (
         hidden(quiet),

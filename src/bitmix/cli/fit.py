@@ -65,7 +65,7 @@ class Search:
     ] = 10
     n_init: Annotated[
         int, typer.Option("--n-init", "--starts", min=1, help="Largest number of starts.")
-    ] = 10
+    ] = 5
     seed: Seed = 0
 
     def estimator(self, n_components: int) -> Any:

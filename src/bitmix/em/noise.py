@@ -55,6 +55,8 @@ class Noise:
             means = _shares(ones + prior * statistics.column_shares, cells + prior, before.means)
             return Mixture(means, statistics.weights, None)
         bits, noise = None, before.noise
+        if noise is None:  # probabilities to start from
+            noise = self.rates(statistics, statistics.means(before.means) > 0.5)
         empty = None if statistics.counts.all() else statistics.counts == 0
         for _ in range(_MAX_ROUNDS):
             better = evidence(statistics, noise, self.prior > 0) > 0

@@ -20,11 +20,11 @@ from bitmix.models.mixture import Mixture
 from bitmix.rows import Rows
 
 # What decides results; `benchmarks/ablation.py` leaves each out in turn.
-SEEDS_PER_COMPONENT, MIN_SEEDS = 2, 64
-"""l is 2k, or 64 if that is more: a light component beside a heavy one needs a seed, too."""
+SEEDS_PER_COMPONENT, MIN_SEEDS, MIN_CELL_SEEDS = 2, 64, 32
+"""l is 2k, but at least 64, as a light component beside a heavy one needs a seed, too; at least 32
+with a probability per cell, which takes more rows to learn than a template."""
 ROWS_PER_SEED = 32
 """Templates are merged after they have seen this many rows; probabilities need all rows."""
-COOLING = 1
 PLAIN_STEPS = 2
 """EM steps of the seeds after the first and after cooling, before they are merged."""
 CHECK_STEP = 10
@@ -47,8 +47,8 @@ class Settings:
     max_iter: int
     tol: float
     """How far below its optimum a fit may end, in nats per row."""
-    n_seeds: int
-    """l in the paper."""
+    n_seeds: int | None = None
+    """l in the paper; by default `number_of_seeds` decides."""
 
 
 @dataclass(frozen=True)
@@ -117,17 +117,30 @@ def search(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> 
     return Search(max(polished, key=lambda each: each.objective), tuple(starts), n_agreeing)
 
 
+def number_of_seeds(settings: Settings, k: int, n_rows: int) -> int:
+    """l: as asked for, or 2 per component, but at least 64 or 32.
+
+    No more than a quarter of the rows, where a seed that has only itself starves, unless that is
+    fewer than 2 per component; and no more than there are rows.
+    """
+    least = MIN_CELL_SEEDS if settings.noise.model == "cell" else MIN_SEEDS
+    per_component = SEEDS_PER_COMPONENT * k
+    wanted = min(max(per_component, least), max(per_component, -(-n_rows // 4) - 1))
+    return min(max(k, settings.n_seeds or wanted), max(k, n_rows))
+
+
 def begin(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> Mixture:
     """Seeds, a few EM steps, and merging: k components to start EM from."""
     noise = settings.noise
     if noise.model in ("component", "feature"):  # rates of their own only once there are k
         noise = replace(noise, model="shared")
-    few = ROWS_PER_SEED * settings.n_seeds
+    l = number_of_seeds(settings, k, int(rows.total_weight))
+    few = ROWS_PER_SEED * l
     if noise.model != "cell" and few < rows.shape[0] and not rows.layout.weight_one:
         rows = rows.subset(rows.draw(few, rng))
-    mixture = _seeds(rows, settings.n_seeds, noise, rng)
+    mixture = _seeds(rows, l, noise, rng)
     halvings = _halvings(rows, mixture, rng) if noise.model == "cell" else 0
-    for step, cooler in enumerate([*range(halvings, 0, -COOLING), *[0] * (1 + PLAIN_STEPS)]):
+    for step, cooler in enumerate([*range(halvings, 0, -1), *[0] * (1 + PLAIN_STEPS)]):
         statistics = accumulate(rows, mixture.scores(), cooler)
         if noise.model == "cell":
             mixture = noise.maximise(statistics, mixture)
@@ -222,7 +235,7 @@ def _halvings(rows: Rows, mixture: Mixture, rng: np.random.Generator) -> int:
     shares of a row that is shared evenly by r components have 1/r as the sum of their squares.
     """
     l = mixture.n_components
-    some = rows.subset(rows.draw(min(int(rows.total_weight), _COOLING_ROWS), rng))
+    some = rows.subset(rows.draw(max(1, min(int(rows.total_weight), _COOLING_ROWS)), rng))
     scores = mixture.scores()
     values = some.map_rows(scores, block_cells=l)
     for halvings in range(_MAX_HALVINGS):

@@ -5,6 +5,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bitmix.errors import FewRowsWarning, InputError, NoStructureWarning
 from bitmix.kernels import backend, fixed
@@ -65,10 +66,16 @@ def given(
     return _mixture(rows.take(range(l)), n, noise)
 
 
+def as_dense(values: Any) -> NDArray[Any]:
+    """An array, table or sparse matrix as an array."""
+    array = values.toarray() if hasattr(values, "toarray") else np.asarray(values)
+    return array.astype(np.float64) if array.dtype.kind == "O" else array
+
+
 def initial_mixture(init: Any, rows: Rows, k: int) -> Mixture:
     """The user's templates, probabilities, responsibilities or labels as a mixture to start from."""
     m, n = rows.shape
-    values = np.asarray(init)
+    values = as_dense(init)
     if values.dtype.kind not in "biuf" or not np.all((values >= 0) & np.isfinite(values)):
         raise InputError("init must hold numbers that are not negative, and no NaN")
     if values.shape == (k, n):
@@ -80,6 +87,8 @@ def initial_mixture(init: Any, rows: Rows, k: int) -> Mixture:
         if values.max() >= k:
             raise InputError(f"init must hold labels 0 … {k - 1}, got {values.max()}")
         values = values[:, None] == np.arange(k)
+    if values.shape == (m,):
+        raise InputError(f"init must hold labels as whole numbers, got {values.dtype}")
     if values.shape != (m, k):
         raise InputError(
             f"init must be templates or probabilities of shape {(k, n)}, responsibilities of shape "

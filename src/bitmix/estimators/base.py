@@ -3,7 +3,8 @@
 import math
 import os
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bitmix.certify.fit import FitCertificate, certify_fit
 from bitmix.em import predict
+from bitmix.em.seeds import as_dense
 from bitmix.em.step import Round, expect
 from bitmix.errors import FileFormatError, InputError
 from bitmix.kernels.fixed import MAX_COMPONENTS, MAX_ROWS
@@ -45,7 +47,8 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """The fitted mixture as a frozen value."""
 
     _takes_missing = False
-    _fitted_values: tuple[str, ...] = ("seed_", "n_features_in_")
+    _fitted_values: ClassVar[Mapping[str, Any]] = {"seed_": 0, "n_features_in_": 0}
+    """What a model file holds beside the mixture, each with an example of its kind."""
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Self: ...
@@ -157,7 +160,7 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         check_is_fitted(self)
         params, arrays = self.get_params(), {"means": self.means_, **self.mixture_.arrays()}
         if params.get("init") is not None:
-            arrays["init"] = np.asarray(params.pop("init"))
+            arrays["init"] = as_dense(params.pop("init"))
         if isinstance(params["random_state"], np.random.Generator | np.random.RandomState):
             params["random_state"] = self.seed_
         header = {
@@ -189,8 +192,8 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def _restored(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         params, fitted, names = header["params"], header["fitted"], header["feature_names"]
         model = cls(**params, **({"init": arrays["init"]} if "init" in arrays else {}))
-        for name in cls._fitted_values:
-            setattr(model, name, _plain(fitted[name], name))
+        for name, example in cls._fitted_values.items():
+            setattr(model, name, _checked(fitted[name], example, name))
         check_means(arrays["means"])
         model._set_mixture(Mixture.from_arrays(arrays), arrays["means"])
         if model.means_.shape != model.templates_.shape:
@@ -272,16 +275,22 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return expect(rows, self.mixture_.density()).log_likelihood
 
 
-def _plain(value: Any, name: str) -> Any:
-    """A number, or records of them, as a file may hold them; lists become tuples."""
-    if isinstance(value, list):
-        return tuple(_plain(each, name) for each in value)
-    if isinstance(value, dict):
-        return {str(key): _plain(each, name) for key, each in value.items()}
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, float):
+def _checked(value: Any, example: Any, name: str) -> Any:
+    """A value from a file, after it is checked to be of the kind of the example."""
+    if isinstance(example, tuple):
+        if not isinstance(value, list):
+            raise InputError(f"{name} must be a list, got {value!r}")
+        return tuple(_checked(each, example[0], name) for each in value)
+    if isinstance(example, dict):
+        if not isinstance(value, dict) or (value and value.keys() != example.keys()):
+            raise InputError(f"{name} must have {', '.join(example)}, got {value!r}")
+        return {key: _checked(each, example[key], name) for key, each in value.items()}
+    if isinstance(example, float):
         return checks.between(value, name, -math.inf, math.inf)
+    if isinstance(example, bool):
+        if not isinstance(value, bool):
+            raise InputError(f"{name} must be true or false, got {value!r}")
+        return value
     return checks.whole(value, name, least=0)
 
 

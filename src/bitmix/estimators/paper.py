@@ -1,6 +1,6 @@
 """The estimators of the paper: two-round EM, and the original EM it is compared with."""
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from bitmix.em.classic import FitResult, iterate, likeliest
 from bitmix.em.prune import as_pruning
@@ -81,7 +81,7 @@ class TwoRoundEM(FittedTemplates):
     True
     """
 
-    _fitted_values = (*FittedTemplates._fitted_values, "n_seeds_")
+    _fitted_values: ClassVar = {**FittedTemplates._fitted_values, "n_seeds_": 0}
 
     def __init__(
         self,
@@ -206,7 +206,11 @@ class ClassicEM(FittedTemplates):
     [0, 100]
     """
 
-    _fitted_values = (*FittedTemplates._fitted_values, "n_iter_", "converged_")
+    _fitted_values: ClassVar = {
+        **FittedTemplates._fitted_values,
+        "n_iter_": 0,
+        "converged_": True,
+    }
 
     def __init__(
         self,

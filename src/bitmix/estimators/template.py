@@ -3,19 +3,20 @@
 import itertools
 import math
 import warnings
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from bitmix.em.fit import fit_mixture
+from bitmix.em.fit import HeldOut, fit_mixture
 from bitmix.em.noise import Noise
-from bitmix.em.search import MIN_SEEDS, SEEDS_PER_COMPONENT, Settings
+from bitmix.em.search import Settings, Start, number_of_seeds
 from bitmix.em.seeds import initial_mixture
 from bitmix.errors import DuplicateTemplatesWarning, EmptyComponentsWarning, InputError
 from bitmix.estimators.base import FittedTemplates, check_components
-from bitmix.models.mixture import Floats, as_noise_model
+from bitmix.models.mixture import NOISE_MODELS, Floats, as_noise_model
 from bitmix.rows import Rows, as_rows
 from bitmix.support import checks
 from bitmix.support.progress import shown
@@ -53,7 +54,7 @@ class TemplateMixture(
         given rate also decides what ``"auto"`` means.
     prior : float, default=0.1
         The strength of the prior, in rows; see Notes. With 0, the likelihood is maximised.
-    n_init : int, default=10
+    n_init : int, default=5
         How many starts to make, at most: three that agree are enough.
     max_iter : int, default=1000
         EM steps at most, of each start and of the fit to all rows.
@@ -62,7 +63,7 @@ class TemplateMixture(
         last two gains.
     min_weight : float, optional
         The least weight a template may have, if known: sets how many seeds are drawn. By default
-        there are 3 seeds per component, and at least 32.
+        there are 2 seeds per component, and at least 64, or 32 with a probability per cell.
     delta : float, default=0.1
         The probability of failure the seeds are chosen for, with `min_weight`.
     max_rows_search : int, optional
@@ -134,10 +135,12 @@ class TemplateMixture(
     """
 
     _takes_missing = True
-    _fitted_values = (
-        "seed_", "n_features_in_", "n_seeds_", "n_rows_searched_", "n_iter_", "converged_",
-        "objective_", "n_starts_", "n_agreeing_", "starts_", "noise_model_scores_",
-    )  # fmt: skip
+    _fitted_values: ClassVar = {
+        **FittedTemplates._fitted_values, "n_seeds_": 0, "n_rows_searched_": 0, "n_iter_": 0,
+        "n_starts_": 0, "n_agreeing_": 0, "converged_": True, "objective_": 0.0,
+        "starts_": (vars(Start(0.0, 0, True)),),
+        "noise_model_scores_": dict.fromkeys(NOISE_MODELS, vars(HeldOut(0.0, 0.0, 0.0))),
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -189,8 +192,9 @@ class TemplateMixture(
         rows = as_rows(X, self.binarize, missing=True, mask=mask, sample_weight=sample_weight)
         k = check_components(self.n_components, rows.shape[0])
         noise, compare_models = checked_noise(self.noise_model, self.noise, self.prior)
-        settings = checked_settings(self, noise, n_seeds=self._n_seeds(int(rows.total_weight), k))
-        max_rows = max(ROWS_PER_SEED * settings.n_seeds, MIN_ROWS_SEARCH)
+        settings = checked_settings(self, noise, n_seeds=self._given_seeds(k))
+        total = int(rows.total_weight)
+        max_rows = max(ROWS_PER_SEED * number_of_seeds(settings, k, total), MIN_ROWS_SEARCH)
         if self.max_rows_search is not None:
             max_rows = checks.whole(self.max_rows_search, "max_rows_search", least=k)
         start = None if self.init is None else initial_mixture(self.init, rows, k)
@@ -202,7 +206,9 @@ class TemplateMixture(
             )  # fmt: skip
         self._check_columns(X, rows, reset=True)
         fit, found = result.fit, result.found
-        self.seed_, self.n_seeds_ = seed, settings.n_seeds
+        self.seed_ = seed
+        noise = replace(noise, model=fit.mixture.noise_model)
+        self.n_seeds_ = number_of_seeds(replace(settings, noise=noise), k, total)
         self.n_rows_searched_ = result.n_rows_searched
         self.noise_model_scores_ = {m: vars(s) for m, s in result.noise_model_scores.items()}
         self.starts_ = tuple(vars(start) for start in found.starts)
@@ -258,17 +264,12 @@ class TemplateMixture(
         n_given = sum(rate is not None for rate in np.ravel(self.noise).tolist())
         return self.mixture_.n_parameters() - n_given
 
-    def _n_seeds(self, m: int, k: int) -> int:
-        """l: by `min_weight`, or 3 per component, at least 32.
-
-        No more than a quarter of the rows, where a seed that has only itself starves, unless that
-        is fewer than 2 per component.
-        """
-        wanted = min(max(SEEDS_PER_COMPONENT * k, MIN_SEEDS), max(2 * k, -(-m // 4) - 1))
-        if self.min_weight is not None:
-            delta = checks.between(self.delta, "delta", 0, 1)
-            wanted = math.ceil(seeds_needed(checks.weight(self.min_weight, k), delta))
-        return min(max(k, wanted), max(k, m))
+    def _given_seeds(self, k: int) -> int | None:
+        """The number of seeds that `min_weight` asks for."""
+        delta = checks.between(self.delta, "delta", 0, 1)
+        if self.min_weight is None:
+            return None
+        return math.ceil(seeds_needed(checks.weight(self.min_weight, k), delta))
 
     def _warn(self, rows: Rows) -> None:
         if n_empty := int((self.weights_ == 0).sum()):
@@ -290,7 +291,7 @@ class TemplateMixture(
 
 def checked_noise(noise_model: Any, noise: Any, prior: Any) -> tuple[Noise, bool]:
     """The noise model to fit, and whether models are to be compared first."""
-    b = checks.between(prior, "prior", -math.ulp(0.0), math.inf)
+    b = checks.not_negative(prior, "prior")
     given = _given_rates(noise)
     if noise_model == "auto":
         if not given:
@@ -321,12 +322,12 @@ def _given_rates(noise: Any) -> tuple[float | None, ...]:
     return rates
 
 
-def checked_settings(parameters: Any, noise: Noise, n_seeds: int) -> Settings:
+def checked_settings(parameters: Any, noise: Noise, n_seeds: int | None) -> Settings:
     """The settings of a search, from parameters of the user."""
     return Settings(
         noise=noise,
         n_init=checks.whole(parameters.n_init, "n_init", least=1),
         max_iter=checks.whole(parameters.max_iter, "max_iter", least=1),
-        tol=checks.between(parameters.tol, "tol", -math.ulp(0.0), math.inf),
+        tol=checks.not_negative(parameters.tol, "tol"),
         n_seeds=n_seeds,
     )

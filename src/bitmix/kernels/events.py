@@ -132,19 +132,39 @@ class EventTable:
         return ones.T, None if known is None else known.T
 
     def of_mean_row(self, shares: NDArray[np.float64]) -> Ints:
-        """What the cells of a row add to each score that is 1 to these shares."""
-        rates = np.rint(np.where(self.base, 1 - shares, shares) * 2.0**30).astype(np.int64)
-        lines = self.lines[: len(rates)]
-        total = self.at_base + backend(2e-9 * lines.size).mean_line(lines, rates)
+        """What the cells of a row add to each score that is 1 to these shares.
+
+        Lines are counted from a row of zeros first: what is rounded off must not depend on the base.
+        """
+        rates = np.rint(shares * 2.0**30).astype(np.int64)
+        lines, of_zeros = self.lines[: len(rates)], self.at_base
+        if self.base.any():
+            lines = np.where(self.base[:, None], -lines, lines)
+            of_zeros = of_zeros - lines[self.base].sum(axis=0)
+        total = of_zeros + backend(2e-9 * lines.size).mean_line(lines, rates)
         return total[: self.n_components] - self.const
 
     def scaled_down(self, halvings: int) -> "EventTable":
-        """All scores divided by 2^halvings."""
+        """All scores divided by 2^halvings.
+
+        Lines are counted from a row of zeros first, so that rounding does not depend on the base.
+        """
         if not halvings:
             return self
-        at_base = padded(self.at_base[: self.n_components] >> halvings, len(self.at_base))
-        lines = self.lines >> halvings
+        at_base, lines = self.at_base.copy(), self.lines.copy()
+        self._move_base(at_base, lines)
+        at_base, lines = at_base >> halvings, lines >> halvings
+        self._move_base(at_base, lines)
+        at_base = padded(at_base[: self.n_components], len(at_base))
         return EventTable(self.const >> halvings, at_base, lines, self.base, self.bits)
+
+    def _move_base(self, at_base: Ints, lines: Ints) -> None:
+        """Count from a row of zeros instead of the base, or from the base again; in place."""
+        columns = np.flatnonzero(self.base)
+        if self.missing:
+            lines[len(self.base) + columns] -= lines[columns]
+        at_base += lines[columns].sum(axis=0)
+        lines[columns] *= -1
 
 
 def lanes(k: int) -> int:

@@ -22,6 +22,9 @@ class Block(Protocol):
     def bits(self) -> Words: ...
 
     @property
+    def known(self) -> Words | None: ...
+
+    @property
     def events(self) -> Events: ...
 
 
@@ -59,6 +62,9 @@ class PopcountScores:
         return len(self.const)
 
     def __call__(self, block: Block) -> Ints:
+        if block.known is not None:
+            events = block.events
+            return self.table(events.base, missing=True).scores(events)
         bits = block.bits
         return backend(2e-9 * bits.size * len(self.const)).popcount_scores(
             bits, self.templates, self.const, self.per_one, self.per_match

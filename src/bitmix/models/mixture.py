@@ -212,7 +212,7 @@ class Mixture:
             log_weights = self._log_weights(bits, n * (largest + 1))
             return right, wrong, right, wrong, log_weights, bits
         wide = [wide_log_rates(float(rate)) for rate in self.flip_rates]  # exact logarithms
-        largest = fixed.ceiling(max(r for r, _ in wide) - min(w for _, w in wide))
+        largest = fixed.ceiling(-min(map(min, wide)))
         bits = fixed.score_bits(n * (2 * largest + 1) + 800)
         (zero_right, zero_wrong), (one_right, one_wrong) = (_in_units(*w, bits) for w in wide)
         of_weight = {

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from bitmix.errors import FileFormatError
 from bitmix.kernels.bits import WORD, Words, padding_is_zero
+from bitmix.kernels.fixed import MAX_ROWS
 from bitmix.rows.protocol import PLAIN, Layout
 from bitmix.support.atomic import atomic_write, naming
 
@@ -166,13 +167,21 @@ class WordsFile:
                     "copy or convert it again"
                 )
             done += count
-        known = self.layout.known(words, self.n_columns)
-        parts = [self.layout.bits(words, self.n_columns), *([] if known is None else [known])]
-        if not all(padding_is_zero(part, self.n_columns) for part in parts):
-            raise FileFormatError(
-                f"{self.path} is damaged: bits are set past its last column ({self.n_columns - 1})"
-            )
+        self._check(words)
         return words
+
+    def _check(self, words: Words) -> None:
+        """Refuse rows that no writer can have written."""
+        n, layout = self.n_columns, self.layout
+        bits, known, weights = layout.bits(words, n), layout.known(words, n), layout.weights(words)
+        if not all(padding_is_zero(part, n) for part in (bits, known) if part is not None):
+            raise FileFormatError(
+                f"{self.path} is damaged: bits are set past its last column ({n - 1})"
+            )
+        if known is not None and np.any(bits & ~known):
+            raise FileFormatError(f"{self.path} is damaged: bits of missing cells are set")
+        if weights is not None and not np.all((weights > 0) & (weights <= MAX_ROWS)):
+            raise FileFormatError(f"{self.path} is damaged: the weights of its rows make no sense")
 
     def _read_into(self, octets: NDArray[np.uint8], position: int) -> int:
         """Read bytes of the file from `position` on; how many."""

@@ -16,7 +16,7 @@ from bitmix.errors import InputError
 from bitmix.kernels import backend
 from bitmix.kernels.bits import WORD, Words, pack, padding_is_zero, unpack, words_for
 from bitmix.kernels.events import BASE_ROWS, Events, majority
-from bitmix.kernels.fixed import Ints
+from bitmix.kernels.fixed import MAX_ROWS, Ints
 from bitmix.rows import bitfile
 from bitmix.rows.bitfile import WordsFile
 from bitmix.rows.convert import column_names, fixed_weights, spans, to_words
@@ -335,7 +335,10 @@ class BitMatrix:
         if isinstance(self._words, ListedWords):
             return self._words.weights
         blocks = (self._read(*span) for span in spans(len(self), _ROWS_AT_ONCE))
-        return np.concatenate([self.layout.weights(words) for words in blocks])
+        units = np.concatenate([self.layout.weights(words) for words in blocks])
+        if units.sum() > MAX_ROWS:  # of rows that were repeated, or in a file that is not ours
+            raise InputError(f"the integer sums have no room for the weights of {self!r}")
+        return units
 
     def repeated(self) -> "BitMatrix":
         """Each row as often as its weight says, if weights are whole and not too many."""

@@ -51,6 +51,14 @@ def between(
     return number
 
 
+def not_negative(value: Any, name: str) -> float:
+    """A finite number that is at least 0."""
+    number = between(value, name, -math.inf, math.inf)
+    if number < 0:
+        raise InputError(f"{name} must be at least 0, got {value!r}")
+    return number
+
+
 def weights(value: Any, k: int, *, least: float = 0.0) -> NDArray[np.float64]:
     """k weights w_i with sum 1, none of them below `least`."""
     try:

@@ -73,6 +73,8 @@ class Table:
     """What the file says about itself."""
     on_disk: Callable[[], BitMatrix] | None = field(default=None, repr=False)
     """Opens the rows without reading them, if the file is packed already."""
+    weighted: bool = False
+    """Whether the rows have weights, which are not in the chunks."""
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -86,6 +88,11 @@ class Table:
     @property
     def has_labels(self) -> bool:
         return self.roles.label is not None
+
+    def check_unweighted(self) -> None:
+        """Refuse a table whose weights would be lost."""
+        if self.weighted:
+            raise InputError(f"{self.path} has weights, which would be lost: use the file as it is")
 
     def chunks(self) -> Iterator[Chunk]:
         """All rows, in chunks of bounded size. May be called again, but for standard input."""
@@ -107,6 +114,7 @@ class Table:
         """All rows, their ids and their labels."""
         if self.on_disk is not None:
             return self.on_disk(), None, None
+        self.check_unweighted()
         octets = bytearray()  # grows in place: never two copies of the rows
         ids: list[str] = []
         labels: list[str] = []
