@@ -68,7 +68,8 @@ def agglomerate(losses: Floats, joined: Joined, k: int) -> NDArray[np.intp]:
         losses[i], losses[:, i] = row, row
         losses[j], losses[:, j] = np.inf, np.inf
         group[group == j] = i
-        stale = np.flatnonzero((nearest == i) | (nearest == j) | (row < least))
+        near = np.isfinite(row) & (row <= least)  # if equal, i may be the lower index
+        stale = np.flatnonzero((nearest == i) | (nearest == j) | near)
         stale = np.union1d(stale, [i, j])
         nearest[stale] = losses[stale].argmin(axis=1)
         least[stale] = losses[stale, nearest[stale]]

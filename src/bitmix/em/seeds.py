@@ -68,8 +68,11 @@ def given(
 
 def as_dense(values: Any) -> NDArray[Any]:
     """An array, table or sparse matrix as an array."""
-    array = values.toarray() if hasattr(values, "toarray") else np.asarray(values)
-    return array.astype(np.float64) if array.dtype.kind == "O" else array
+    try:
+        array = values.toarray() if hasattr(values, "toarray") else np.asarray(values)
+        return array.astype(np.float64) if array.dtype.kind == "O" else array
+    except (TypeError, ValueError) as error:
+        raise InputError(f"init must be a table or list of numbers: {error}") from None
 
 
 def initial_mixture(init: Any, rows: Rows, k: int) -> Mixture:

@@ -100,7 +100,7 @@ class Mixture:
         shape = np.shape(self.noise)
         if len(shape) < 2:
             return "updown" if shape else "shared"
-        return "component" if shape[1] == 1 else "feature"
+        return "component" if shape == (self.n_components, 1) else "feature"
 
     @property
     def templates(self) -> NDArray[np.uint8]:

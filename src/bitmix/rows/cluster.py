@@ -326,10 +326,11 @@ def _with_weights(words: Words, weights: Ints, width: int) -> Words:
 
 
 def _column_counts(block: Block) -> Ints:
-    """Ones and known cells per column."""
-    n, known = block.n_columns, block.known
+    """Ones and known cells per column, rows counted by weight."""
+    n, known, weights = block.n_columns, block.known, block.weights
     assert known is not None
-    return np.array([unpack(part, n).sum(axis=0, dtype=np.int64) for part in (block.bits, known)])
+    counts = np.ones(len(known), dtype=np.int64) if weights is None else weights
+    return np.array([counts @ unpack(part, n).astype(np.int64) for part in (block.bits, known)])
 
 
 def _read(path: str, stamp: str, start: int, stop: int) -> Words:
