@@ -141,12 +141,14 @@ def begin(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> M
     mixture = _seeds(rows, l, noise, rng)
     halvings = _halvings(rows, mixture, rng) if noise.model == "cell" else 0
     for step, cooler in enumerate([*range(halvings, 0, -1), *[0] * (1 + PLAIN_STEPS)]):
-        statistics = accumulate(rows, mixture.scores(), cooler)
+        statistics = accumulate(rows, mixture.scores(), noise.items, cooler)
         if noise.model == "cell":
             mixture = noise.maximise(statistics, mixture)
         else:  # templates are not rounded yet
             means = statistics.means(mixture.means)
-            mixture = Mixture(means, statistics.weights, noise.rates(statistics, means > 0.5))
+            bits = replace(mixture, means=means).templates == 1
+            rates = noise.rates(statistics, bits)
+            mixture = Mixture(means, statistics.weights, rates, noise.items)
         if step == 0:
             alive = prune.survivors(mixture.weights, k)
             statistics, mixture = statistics.subset(alive), mixture.with_equal_weights(alive)
@@ -218,8 +220,9 @@ def _seeds(rows: Rows, l: int, noise: Noise, rng: np.random.Generator) -> Mixtur
     n = rows.shape[1]
     words = rows.take(rows.draw(l, rng))
     drawn = Mixture.of_rows(words, n, seeds.noise_at(seeds.closest_pair(words), n))
+    drawn = replace(drawn, items=noise.items)
     if noise.model == "cell":
-        everything = Mixture(np.full((1, n), 0.5), np.ones(1), None)
+        everything = Mixture(np.full((1, n), 0.5), np.ones(1), None, noise.items)
         shares = expect(rows, everything).column_shares
         return replace(drawn, means=(drawn.means + shares) / 2, noise=None)
     if noise.model == "updown":
