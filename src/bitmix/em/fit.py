@@ -71,6 +71,7 @@ def fit_mixture(
         sample = rows.subset(drawn)
     else:
         sample = fetch_if_small(rows, max_rows)
+    sample = sample.distinct()
     scores: dict[NoiseModel, HeldOut] = {}
     found = None
     if compare_models and m >= _MIN_ROWS_TO_COMPARE:  # `settings` are for one flip rate

@@ -57,7 +57,7 @@ class TemplateMixture(
         The strength of the prior, in rows; see Notes. With 0, the likelihood is maximised.
     n_init : int, default=5
         How many starts to make, at most: three that agree are enough.
-    max_iter : int, default=1000
+    max_iter : int, default=10000
         EM steps at most, of each start and of the fit to all rows.
     tol : float, default=1e-7
         A fit ends when the objective is within this of its limit, in nats per row, judged by its
@@ -151,7 +151,7 @@ class TemplateMixture(
         noise: Any = None,
         prior: float = 0.1,
         n_init: int = 5,
-        max_iter: int = 1000,
+        max_iter: int = 10_000,
         tol: float = 1e-7,
         min_weight: float | None = None,
         delta: float = 0.1,

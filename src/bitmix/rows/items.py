@@ -95,7 +95,7 @@ class Items:
         chosen[:, columns] = first
         return chosen
 
-    def pooled(self, values: Ints) -> Ints:
+    def pooled(self, values: Any) -> Any:
         """The values, in which every column of an item has the sum over its columns; shape (k, n)."""
         (columns, starts), out = self._order, values.copy()
         out[:, columns] = np.add.reduceat(values[:, columns], starts, axis=1)[
