@@ -55,7 +55,7 @@ class Search:
         float, typer.Option(min=0, help="template: distance to the optimum, in nats per row.")
     ] = 1e-7
     max_iter: Annotated[int, typer.Option(min=1, help="template: largest number of EM steps.")] = (
-        1000
+        10_000
     )
     max_rows_search: Annotated[
         int | None, typer.Option(min=1, help="template: rows that the starts see.")

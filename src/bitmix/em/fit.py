@@ -72,6 +72,7 @@ def fit_mixture(
         sample = rows.subset(drawn)
     else:
         sample = fetch_if_small(rows, max_rows)
+    sample = sample.distinct()
     scores: dict[NoiseModel, HeldOut] = {}
     found = None
     if compare_models and sample.repeated().shape[0] >= _MIN_ROWS_TO_COMPARE:
@@ -103,8 +104,8 @@ def choose(scores: dict[NoiseModel, HeldOut], n_rows: float) -> NoiseModel:
     least = _LOG_20 / n_rows
     return next(
         model
-        for model in NOISE_MODELS
-        if scores[model].behind <= max(2 * scores[model].standard_error, least)
+        for model, score in scores.items()
+        if score.behind <= max(2 * score.standard_error, least)
     )
 
 
@@ -116,12 +117,13 @@ def compare(rows: Rows, start: Mixture, noise: Noise, seed: int) -> dict[NoiseMo
     rows = rows.repeated()
     m = rows.shape[0]
     fold_of = stream(seed, "folds").permutation(m) % FOLDS
-    values: dict[NoiseModel, Floats] = {model: np.empty(m) for model in NOISE_MODELS}
+    models = [model for model in NOISE_MODELS if model != "updown" or noise.items is None]
+    values: dict[NoiseModel, Floats] = {model: np.empty(m) for model in models}
     for fold in range(FOLDS):
         held_out = np.flatnonzero(fold_of == fold)
         test, train = rows.subset(held_out), rows.subset(np.flatnonzero(fold_of != fold))
         statistics = expect(train, start)
-        for model in NOISE_MODELS:
+        for model in models:
             model_noise = replace(noise, model=model)
             fitted = model_noise.maximise(statistics, start)
             for _ in range(_STEPS):
@@ -139,7 +141,7 @@ def _refit(rows: Rows, start: Mixture, settings: Settings) -> Fit:
 def _paired(values: dict[NoiseModel, Floats], weights: Floats) -> dict[NoiseModel, HeldOut]:
     total = math.fsum(weights)
     means = {model: math.fsum(weights * value) / total for model, value in values.items()}
-    best = max(NOISE_MODELS, key=lambda model: means[model])
+    best = max(means, key=lambda model: means[model])
     scores = {}
     for model, value in values.items():
         apart = values[best] - value

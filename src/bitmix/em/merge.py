@@ -93,6 +93,7 @@ def _evidence_units(statistics: Statistics, mixture: Mixture, prior: float) -> t
     """The evidence, with that of the prior, and the prior's part of it, as whole numbers that are
     so small that sums over columns and components fit.
     """
+    statistics = replace(statistics, items=None)  # values are merged as if they were binary
     values = evidence(statistics, mixture.noise, prior > 0)
     shift = np.zeros(values.shape[1])
     if prior > 0:

@@ -27,6 +27,7 @@ from bitmix.em.step import Statistics
 from bitmix.kernels import backend, fixed
 from bitmix.kernels.fixed import Ints
 from bitmix.models.mixture import MIN_PROBABILITY, Floats, Mixture, NoiseModel, wide_log_rates
+from bitmix.rows.items import Items
 
 _PRIOR_BITS = 40  # the objective takes the strength of the prior as a multiple of 2^-40
 _MAX_ROUNDS = 20
@@ -42,6 +43,8 @@ class Noise:
     likelihood."""
     given: tuple[float | None, ...] = ()
     """Flip rates that are known: (q,), or (α, β) of which one may be None."""
+    items: Items | None = None
+    """The columns that are values of items with several values."""
 
     def maximise(self, statistics: Statistics, before: Mixture) -> Mixture:
         """The M step: the best mixture given the responsibilities.
@@ -53,25 +56,31 @@ class Noise:
             prior = self.prior * (statistics.weight_one << fixed.SHARE_BITS)
             ones, cells = statistics.sums, statistics.counts
             means = _shares(ones + prior * statistics.column_shares, cells + prior, before.means)
-            return Mixture(means, statistics.weights, None)
+            return Mixture(means, statistics.weights, None, self.items)
         bits, noise = None, before.noise
         if noise is None:  # probabilities to start from
             noise = self.rates(statistics, statistics.means(before.means) > 0.5)
         empty = None if statistics.counts.all() else statistics.counts == 0
         for _ in range(_MAX_ROUNDS):
-            better = evidence(statistics, noise, self.prior > 0) > 0
+            lead = evidence(statistics, noise, self.prior > 0)
+            better = lead > 0
+            if self.items is not None:
+                better = self.items.one_per_item(lead, better)
             if empty is not None:
                 better = np.where(empty, before.means > 0.5, better)
             if bits is not None and np.array_equal(better, bits):
                 break
             bits, noise = better, self.rates(statistics, better)
-        return Mixture(better.astype(np.float64), statistics.weights, noise)
+        return Mixture(better.astype(np.float64), statistics.weights, noise, self.items)
 
     def rates(self, statistics: Statistics, bits: NDArray[np.bool_]) -> Any:
         """The best flip rates for these template bits, or those that are given."""
         prior = self.prior * (statistics.weight_one << fixed.SHARE_BITS)
         (k, n), ones = bits.shape, statistics.sums
         cells = np.broadcast_to(statistics.counts, bits.shape)
+        if self.items is not None:  # an item counts once, by the column of the template's value
+            unused = self.items.is_value & ~bits
+            ones, cells = np.where(unused, 0, ones), np.where(unused, 0, cells)
         flipped = np.where(bits, cells - ones, ones)
         if self.model == "updown":
             parts = zip((~bits, bits), self.given or (None, None), strict=True)
@@ -83,6 +92,8 @@ class Noise:
             )
         if self.given:
             return self.given[0]
+        if self.items is not None and self.model == "feature":
+            flipped, cells = self.items.pooled(flipped), self.items.pooled(cells)
         shape = {"shared": (1, 1), "component": (k, 1), "feature": (1, n)}[self.model]
         rates = _rates(flipped, cells, shape, prior)
         return float(rates[0, 0]) if self.model == "shared" else rates
@@ -110,12 +121,17 @@ def evidence(statistics: Statistics, noise: Any, has_prior: bool) -> Floats:
     """How much each cell speaks for a template bit of 1, in nats: above 0, it is likelier than a 0.
 
     A 1 speaks for it by ln((1-β)/α) and a 0 against it by ln((1-α)/β). The prior adds
-    ln(μ/(1-μ)); without it, a tie goes to the majority of the column.
+    ln(μ/(1-μ)); without it, a tie goes to the majority of the column. The values of an item are to
+    be compared with each other: of R values, a 1 speaks for its own by ln((1-q)(R-1)/q), and the
+    prior adds ln μ.
     """
     rates = noise if np.shape(noise) == (2,) else (noise, noise)
     (zero_right, zero_wrong), (one_right, one_wrong) = map(_log_rates, rates)
     row = float(statistics.weight_one << fixed.SHARE_BITS)
     by_one, by_zero = (one_right - zero_wrong) / row, (zero_right - one_wrong) / row
+    if (items := statistics.items) is not None:
+        by_one = by_one + np.where(items.is_value, items.log_others / row, 0.0)
+        by_zero = np.where(items.is_value, 0.0, by_zero)
     lead = statistics.sums * (by_one + by_zero) - statistics.counts * by_zero
     if_zero, if_one = statistics.log_column_shares
     of_column = (if_one - if_zero) / 2.0**fixed.LOG_BITS

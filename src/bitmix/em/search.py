@@ -1,17 +1,17 @@
 """The search of `TemplateMixture`: over-seed, merge, EM; the best of several starts.
 
 A start draws l random rows as seeds, more than the k components asked for. A few EM steps turn them
-into small components; those that starve are dropped after the first step, as in the two-round EM.
-Then the two components whose merging loses the least likelihood are merged, until k are left, and
-EM goes on from there. A start is given up if it is behind the best start before it after ten steps.
-Three finished starts that agree are enough.
+into small components. Then the two components whose merging loses the least likelihood are merged,
+until k are left, and EM goes on from there. A start is given up after ten steps if it seems to end
+below the best start before it. Three finished starts that agree are enough.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bitmix.em import prune, seeds
+from bitmix.em import seeds
 from bitmix.em.merge import merge
 from bitmix.em.noise import Noise
 from bitmix.em.step import Round, Statistics, accumulate, expect
@@ -27,8 +27,9 @@ ROWS_PER_SEED = 32
 """Templates are merged after they have seen this many rows; probabilities need all rows."""
 PLAIN_STEPS = 2
 """EM steps of the seeds after the first and after cooling, before they are merged."""
-CHECK_STEP = 10
-"""A start that is behind the best one before it at this step is given up."""
+CHECK_STEP, HOPE = 10, 3
+"""At this step a start is given up if it would stay behind the best one before it even with three
+times the gain that its last two gains forecast."""
 ENOUGH = 3
 """So many finished starts that agree are enough."""
 
@@ -102,7 +103,7 @@ def search(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> 
     for _ in range(settings.n_init):
         fit = evaluate(rows, begin(rows, k, settings, rng), settings.noise)
         fit = converge(rows, fit, replace(loose, max_iter=min(CHECK_STEP, settings.max_iter)))
-        go_on = all(_at_check(fit) >= _at_check(earlier) for earlier in finished)
+        go_on = all(_may_reach(fit, earlier.objective) for earlier in finished)
         if go_on:
             fit = converge(rows, fit, loose)
         if go_on or fit.converged:
@@ -140,16 +141,15 @@ def begin(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> M
         rows = rows.subset(rows.draw(few, rng))
     mixture = _seeds(rows, l, noise, rng)
     halvings = _halvings(rows, mixture, rng) if noise.model == "cell" else 0
-    for step, cooler in enumerate([*range(halvings, 0, -1), *[0] * (1 + PLAIN_STEPS)]):
-        statistics = accumulate(rows, mixture.scores(), cooler)
+    for cooler in [*range(halvings, 0, -1), *[0] * (1 + PLAIN_STEPS)]:
+        statistics = accumulate(rows, mixture.scores(), noise.items, cooler)
         if noise.model == "cell":
             mixture = noise.maximise(statistics, mixture)
         else:  # templates are not rounded yet
             means = statistics.means(mixture.means)
-            mixture = Mixture(means, statistics.weights, noise.rates(statistics, means > 0.5))
-        if step == 0:
-            alive = prune.survivors(mixture.weights, k)
-            statistics, mixture = statistics.subset(alive), mixture.with_equal_weights(alive)
+            bits = replace(mixture, means=means).templates == 1
+            rates = noise.rates(statistics, bits)
+            mixture = Mixture(means, statistics.weights, rates, noise.items)
     merged = merge(statistics, mixture, k, noise.prior)
     return settings.noise.maximise(merged, mixture.with_equal_weights(np.arange(k)))
 
@@ -162,12 +162,64 @@ def evaluate(rows: Rows, mixture: Mixture, noise: Noise) -> Fit:
 
 
 def converge(rows: Rows, fit: Fit, settings: Settings) -> Fit:
-    """EM steps until the objective is within `tol` of its limit, or `max_iter` steps were made."""
-    while not (converged := _is_close(fit, settings.tol)):
+    """EM steps until the objective is within `tol` of its limit, or `max_iter` steps were made.
+
+    With a probability per cell, EM may be slow: after any two steps, the path is extrapolated, and
+    where that raises the objective, EM goes on from there.
+    """
+    path, may_stop = [fit.mixture], True
+    while not (converged := may_stop and _is_close(fit, settings.tol)):
         if len(fit.objectives) > settings.max_iter:
             break
         fit = em_step(rows, fit, settings.noise)
+        path.append(fit.mixture)
+        may_stop = may_stop or len(path) == 3  # gains are compared if there was no jump in between
+        if len(path) == 3 and not _is_close(fit, settings.tol):
+            fit, may_stop = _jump(rows, fit, path, settings.noise)
+            path = [fit.mixture]
     return replace(fit, converged=converged)
+
+
+def _jump(rows: Rows, fit: Fit, path: list[Mixture], noise: Noise) -> tuple[Fit, bool]:
+    """The fit at an extrapolated mixture if that is better, and whether it is not."""
+    further = extrapolate(*path) if noise.model == "cell" else None
+    if further is None:
+        return fit, True
+    jumped = evaluate(rows, further, noise)
+    if jumped.objective <= fit.objective:
+        return fit, True
+    objectives = (*fit.objectives, jumped.objective)
+    return replace(jumped, objectives=objectives, history=fit.history + jumped.history), False
+
+
+def extrapolate(first: Mixture, second: Mixture, third: Mixture) -> Mixture | None:
+    """Where the path of two EM steps leads: first + 2·α·r + α²·v, with r the first step, v the
+    second less the first, and α = |r|/|v| (squared extrapolation, Varadhan & Roland 2008).
+
+    None if that is no further than the path itself. The norms are sums of whole numbers, so that
+    they are the same on every machine.
+    """
+    steps = [
+        (b.means - a.means, b.weights - a.weights) for a, b in ((first, second), (second, third))
+    ]
+    r, v = steps[0], tuple(y - x for x, y in zip(*steps, strict=True))
+    squares = [
+        sum(int((np.rint(part * 2.0**20).astype(np.int64) ** 2).sum()) for part in parts)
+        for parts in (r, v)
+    ]
+    if squares[1] == 0 or squares[0] <= squares[1]:
+        return None
+    alpha = math.sqrt(squares[0] / squares[1])
+    means, weights = (
+        start + 2 * alpha * step + alpha * alpha * change
+        for start, step, change in zip((first.means, first.weights), r, v, strict=True)
+    )
+    tiny = third.weights.min() / 2
+    weights = weights.clip(tiny, None)
+    means = means.clip(third.means.min(axis=0) / 2, (1 + third.means.max(axis=0)) / 2)
+    if third.items is not None:
+        means = np.where(third.items.is_value, means / third.items.pooled(means), means)
+    return replace(third, means=means, weights=weights / math.fsum(weights))
 
 
 def em_step(rows: Rows, fit: Fit, noise: Noise) -> Fit:
@@ -188,16 +240,17 @@ def em_step(rows: Rows, fit: Fit, noise: Noise) -> Fit:
 
 
 def _is_close(fit: Fit, tol: float) -> bool:
-    """Whether the last gain, and all gains to come if they shrink as the last two did, are small.
-
-    Gains that shrink by a factor r lead to g·r/(1-r) more after a gain g.
+    """Whether all gains to come are small, by two forecasts from a last gain g: g·r/(1-r) if gains go
+    on shrinking by the factor r that the last two show, and g·t after t steps if gains fall as 1/t²,
+    which is how slow ends of EM look.
     """
     if len(fit.objectives) < 3:
         return False
     first, second, third = fit.objectives[-3:]
     before, gain = second - first, third - second
     limit = tol * (fit.statistics.n_rows << fixed.LIKELIHOOD_BITS)
-    return gain <= 0 or (gain <= limit and gain < before and gain * gain <= limit * (before - gain))
+    falls = gain < before and gain * gain <= limit * (before - gain)
+    return gain <= 0 or (gain * len(fit.objectives) <= limit and falls)
 
 
 def _nearly_same(a: Mixture, b: Mixture) -> bool:
@@ -218,8 +271,9 @@ def _seeds(rows: Rows, l: int, noise: Noise, rng: np.random.Generator) -> Mixtur
     n = rows.shape[1]
     words = rows.take(rows.draw(l, rng))
     drawn = Mixture.of_rows(words, n, seeds.noise_at(seeds.closest_pair(words), n))
+    drawn = replace(drawn, items=noise.items)
     if noise.model == "cell":
-        everything = Mixture(np.full((1, n), 0.5), np.ones(1), None)
+        everything = Mixture(np.full((1, n), 0.5), np.ones(1), None, noise.items)
         shares = expect(rows, everything).column_shares
         return replace(drawn, means=(drawn.means + shares) / 2, noise=None)
     if noise.model == "updown":
@@ -275,6 +329,13 @@ def _all_differ(mixture: Mixture) -> bool:
     return len(set(map(bytes, mixture.templates))) == mixture.n_components
 
 
-def _at_check(fit: Fit) -> int:
-    """The objective at the step at which starts are compared."""
-    return fit.objectives[min(CHECK_STEP, len(fit.objectives) - 1)]
+def _may_reach(fit: Fit, objective: int) -> bool:
+    """Whether a fit that goes on may end with this objective.
+
+    Gains that shrink by a factor r lead to g·r/(1-r) more after a gain g.
+    """
+    if len(fit.objectives) < 3:
+        return True
+    first, second, third = fit.objectives[-3:]
+    before, gain, behind = second - first, third - second, objective - third
+    return behind <= 0 or gain >= before or behind * (before - gain) <= HOPE * gain * gain

@@ -14,6 +14,7 @@ from bitmix.kernels.fixed import Ints
 from bitmix.kernels.scores import CellScores, PopcountScores, Scores
 from bitmix.models.mixture import Floats, Mixture
 from bitmix.rows import Rows
+from bitmix.rows.items import Items
 from bitmix.rows.protocol import PLAIN, Block
 
 _STATISTICS_BYTES = 1 << 30  # partial sums of all threads together
@@ -24,6 +25,9 @@ class Model(Protocol):
 
     @property
     def n_components(self) -> int: ...
+
+    @property
+    def items(self) -> Items | None: ...
 
     def scores(self) -> Scores: ...
 
@@ -46,6 +50,8 @@ class Statistics:
     """Σ_x p_i(x)·[x_s known], if cells may be missing; otherwise it is `mass` in each column."""
     n_undecided: int = 0
     """The number of rows for which several components have responsibilities."""
+    items: Items | None = None
+    """The columns that are values of items with several values."""
     mean_row_units: int = 0
     """Σ_i ln f_i of a row that is 1 to the share of each column, in units of 2^-32 nats, if there is
     a probability per cell."""
@@ -95,16 +101,22 @@ class Statistics:
 
     @cached_property
     def column_shares(self) -> Floats:
-        """μ_s: the share of ones in each column over all rows, with one more cell that is half 1."""
+        """μ_s: the share of ones in each column over all rows, with one more cell that is half 1, or
+        that has every value of its item equally.
+        """
         row = float(self.weight_one << fixed.SHARE_BITS)
+        half = 0.5 if self.items is None else 1 / self.items.n_values
         cells = self.mass.sum() if self.known is None else self.known.sum(axis=0)
-        return (self.sums.sum(axis=0) + 0.5 * row) / (cells + row)
+        return (self.sums.sum(axis=0) + half * row) / (cells + row)
 
     @cached_property
     def log_column_shares(self) -> tuple[Ints, Ints]:
-        """ln(1-μ_s) and ln μ_s, in units of 2^-32 nats."""
+        """ln(1-μ_s), 0 for values of items, and ln μ_s, in units of 2^-32 nats."""
         shares, kernels = self.column_shares, backend(8e-8 * len(self.column_shares))
-        return kernels.logs(1 - shares, fixed.tables()), kernels.logs(shares, fixed.tables())
+        if_zero, if_one = (kernels.logs(part, fixed.tables()) for part in (1 - shares, shares))
+        if self.items is not None:
+            if_zero[self.items.is_value] = 0
+        return if_zero, if_one
 
     @property
     def log_likelihood(self) -> float:
@@ -158,10 +170,12 @@ def em_step(rows: Rows, mixture: Mixture) -> tuple[Mixture, Statistics]:
 
 def expect(rows: Rows, mixture: Model) -> Statistics:
     """E step: accumulate p_i(x) = w_i f_i(x) / Σ_i' w_i' f_i'(x) over the rows."""
-    return accumulate(rows, mixture.scores())
+    return accumulate(rows, mixture.scores(), mixture.items)
 
 
-def accumulate(rows: Rows, scores: Scores, halvings: int = 0) -> Statistics:
+def accumulate(
+    rows: Rows, scores: Scores, items: Items | None = None, halvings: int = 0
+) -> Statistics:
     """The statistics of the responsibilities that the scores give, divided by 2^halvings.
 
     If templates are binary and no row has a weight or a missing cell, scores are counted in words,
@@ -178,6 +192,8 @@ def accumulate(rows: Rows, scores: Scores, halvings: int = 0) -> Statistics:
         start = partial(EventSums, table)
     total = rows.fold(start, block_cells=block_cells, workers=workers)
     statistics: Statistics = total.statistics(n, rows.layout.weight_one or 1)
+    if items is not None:
+        statistics = replace(statistics, items=items)
     if isinstance(scores, CellScores):
         units = int(table.of_mean_row(statistics.column_shares).sum())
         statistics = replace(statistics, mean_row_units=units << (fixed.LOG_BITS - scores.bits))

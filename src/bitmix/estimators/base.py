@@ -19,7 +19,7 @@ from bitmix.errors import FileFormatError, InputError
 from bitmix.kernels.fixed import MAX_COMPONENTS, MAX_ROWS
 from bitmix.models import file as modelfile
 from bitmix.models.mixture import Floats, Mixture, check_means
-from bitmix.models.sampling import sample_mixture
+from bitmix.models.sampling import sample_mixture, sample_probabilities
 from bitmix.rows import Rows, as_rows, is_dask
 from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
@@ -62,14 +62,6 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
     @property
     def _n_parameters(self) -> int:
         return self.mixture_.n_parameters() - (getattr(self, "noise", None) is not None)
-
-    @property
-    def _flip_rates(self) -> float | Floats:
-        """The probability that a bit differs from `templates_`: one, or one per cell."""
-        if isinstance(self.mixture_.noise, float):
-            return self.mixture_.noise
-        p = self.mixture_.probabilities
-        return np.where(self.templates_ == 1, 1 - p, p)
 
     def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int64]:
         """Fit, then the labels of the same rows: equals ``fit(X).predict(X)``."""
@@ -138,7 +130,11 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         check_is_fitted(self)
         seed = self.seed_ if random_state is None else seed_of(random_state)
         rng = stream(seed, "sample")  # not the stream the rows of the fit may have come from
-        return sample_mixture(self.templates_, self.weights_, self._flip_rates, n_samples, rng)
+        mixture = self.mixture_
+        if isinstance(mixture.noise, float) and mixture.items is None:
+            return sample_mixture(self.templates_, self.weights_, mixture.noise, n_samples, rng)
+        p = mixture.probabilities
+        return sample_probabilities(p, self.weights_, mixture.items, n_samples, rng)
 
     def certify(self, X: Any, alpha: float = 0.05, random_state: int = 0) -> FitCertificate:
         """Certify that `templates_` are exactly the templates behind the rows of X.

@@ -20,6 +20,7 @@ from bitmix.kernels.fixed import MAX_ROWS
 from bitmix.models.mixture import NOISE_MODELS, Floats, Mixture, as_noise_model
 from bitmix.rows import Rows, as_rows
 from bitmix.rows.convert import spans
+from bitmix.rows.items import Items
 from bitmix.support import checks
 from bitmix.support.progress import shown
 from bitmix.support.randomness import seed_of
@@ -59,7 +60,7 @@ class TemplateMixture(
         The strength of the prior, in rows; see Notes. With 0, the likelihood is maximised.
     n_init : int, default=5
         How many starts to make, at most: three that agree are enough.
-    max_iter : int, default=1000
+    max_iter : int, default=10000
         EM steps at most, of each start and of the fit to all rows.
     tol : float, default=1e-7
         A fit ends when the objective is within this of its limit, in nats per row, judged by its
@@ -154,7 +155,7 @@ class TemplateMixture(
         noise: Any = None,
         prior: float = 0.1,
         n_init: int = 5,
-        max_iter: int = 1000,
+        max_iter: int = 10_000,
         tol: float = 1e-7,
         min_weight: float | None = None,
         delta: float = 0.1,
@@ -179,7 +180,9 @@ class TemplateMixture(
         self.binarize = binarize
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, mask: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, mask: Any = None, items: Any = None
+    ) -> Self:
         """Find the templates of X.
 
         Parameters
@@ -192,16 +195,24 @@ class TemplateMixture(
             How often each row counts. Whole numbers are exact: as if the row were repeated.
         mask : array-like of bool, shape (m, n), optional
             True where a cell is missing.
+        items : list of lists of int, optional
+            Items with several values: the columns of each, one column per value. Every row has one
+            1 among them, or all of them missing.
         """
         rows = as_rows(X, self.binarize, missing=True, mask=mask, sample_weight=sample_weight)
         k = check_components(self.n_components, count_rows(rows))
         noise, compare_models = checked_noise(self.noise_model, self.noise, self.prior)
+        if items is not None:
+            noise = replace(noise, items=Items.of_groups(items, rows.shape[1]))
+            check_items(noise, rows)
         settings = checked_settings(self, noise, n_seeds=self._given_seeds(k))
         total = int(rows.total_weight)
         max_rows = max(ROWS_PER_SEED * number_of_seeds(settings, k, total), MIN_ROWS_SEARCH)
         if self.max_rows_search is not None:
             max_rows = checks.whole(self.max_rows_search, "max_rows_search", least=k)
-        start = None if self.init is None else initial_mixture(self.init, rows, k)
+        start = None
+        if self.init is not None:
+            start = replace(initial_mixture(self.init, rows, k), items=noise.items)
         seed = seed_of(self.random_state)
         with shown(self.verbose):
             result = fit_mixture(
@@ -332,6 +343,18 @@ def checked_noise(noise_model: Any, noise: Any, prior: Any) -> tuple[Noise, bool
             f"for {model!r}: leave it None to have the rates estimated"
         )
     return Noise(model, b, given), False
+
+
+def check_items(noise: Noise, rows: Rows) -> None:
+    """Raise an error unless rows have one value per item, and the noise model takes items."""
+    if noise.items is None:
+        return
+    if noise.model == "updown":
+        raise InputError(
+            "noise_model='updown' has a rate for zeros and one for ones, which items with several "
+            "values do not have: use 'auto', 'shared', 'component', 'feature' or 'cell'"
+        )
+    noise.items.check(rows)
 
 
 def _given_rates(noise: Any) -> tuple[float | None, ...]:

@@ -137,6 +137,8 @@ class CellScores:
     probabilities: NDArray[np.float64]
     """Shape (k, n), no closer to 0 and 1 than 2^-40."""
     bits: int
+    value_columns: NDArray[np.intp] | None = None
+    """The columns that are one of several values of an item: there a 0 adds nothing."""
 
     @property
     def n_components(self) -> int:
@@ -153,5 +155,19 @@ class CellScores:
         at_base = backend(8e-8 * k * n).cell_lines(
             by_column, base, self.bits, fixed.tables(), lines
         )
+        if self.value_columns is not None:
+            at_base -= self._without_zeros(base, lines)
         at_base = padded(self.const + at_base, lanes(k))
         return EventTable(self.const, at_base, lines, base, self.bits)
+
+    def _without_zeros(self, base: NDArray[np.bool_], lines: Ints) -> Ints:
+        """Take out of the lines what a 0 adds in the columns of items; what that is at the base."""
+        (k, n), columns = self.probabilities.shape, self.value_columns
+        p = self.probabilities[:, columns]
+        zero = backend(4e-8 * p.size).logs(1 - p, fixed.tables()) >> (fixed.LOG_BITS - self.bits)
+        is_one = base[columns]
+        lines[columns, :k] += np.where(is_one[:, None], -zero.T, zero.T)
+        at_base = np.where(is_one, 0, zero)
+        if len(lines) > n:
+            lines[n + columns, :k] += at_base.T
+        return at_base.sum(axis=1)

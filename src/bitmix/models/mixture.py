@@ -27,6 +27,7 @@ from bitmix.kernels import backend, fixed
 from bitmix.kernels.bits import Words, pack, unpack
 from bitmix.kernels.fixed import Ints
 from bitmix.kernels.scores import AffineScores, CellScores, PopcountScores, Scores
+from bitmix.rows.items import Items
 from bitmix.support import checks
 
 Floats = NDArray[np.float64]
@@ -61,6 +62,9 @@ class Mixture:
     noise: float | Floats | None
     """The probability that a bit is flipped: q; (α, β); shape (k, 1); shape (1, n); or None if the
     means are the probabilities of a 1."""
+    items: Items | None = None
+    """The columns that are values of items with several values. Such an item has the template's
+    value with probability 1 - noise, and every other value equally often."""
 
     @classmethod
     def of_rows(cls, words: Words, n_columns: int, noise: float) -> "Mixture":
@@ -75,18 +79,20 @@ class Mixture:
         check_means(means)
         checks.weights(weights, len(means), least=0)
         k, n = means.shape
+        items = Items.from_array(arrays["items"], n) if "items" in arrays else None
         if noise.size == 0:
-            return cls(means, weights, None)
+            return cls(means, weights, None, items)
         if noise.dtype != np.float64 or noise.shape not in ((), (2,), (k, 1), (1, n)):
             raise InputError(f"noise of shape {noise.shape} does not fit templates of {k} × {n}")
         if not np.all((noise > 0) & (noise < 1)):
             raise InputError("noise must lie between 0 and 1")
-        return cls(means, weights, float(noise) if noise.ndim == 0 else noise)
+        return cls(means, weights, float(noise) if noise.ndim == 0 else noise, items)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The values that a file has to hold."""
         noise = np.empty(0) if self.noise is None else np.asarray(self.noise)
-        return {"templates": self.means, "weights": self.weights, "noise": noise}
+        items = {} if self.items is None else {"items": self.items.of_column}
+        return {"templates": self.means, "weights": self.weights, "noise": noise, **items}
 
     @property
     def n_components(self) -> int:
@@ -104,8 +110,11 @@ class Mixture:
 
     @property
     def templates(self) -> NDArray[np.uint8]:
-        """T_i rounded to bits; ½ rounds to 0."""
-        return (self.means > 0.5).astype(np.uint8)
+        """T_i rounded to bits; ½ rounds to 0. An item has its likeliest value."""
+        bits = self.means > 0.5
+        if self.items is not None:
+            bits = self.items.one_per_item(self.means, bits)
+        return bits.astype(np.uint8)
 
     @property
     def flip_rates(self) -> tuple[Any, Any]:
@@ -121,6 +130,8 @@ class Mixture:
         if self.noise is None:
             return self.means
         up, down = self.flip_rates
+        if self.items is not None:
+            up = up / (self.items.n_values - 1)
         return np.where(self.templates == 1, 1 - down, up)
 
     @cached_property
@@ -137,9 +148,17 @@ class Mixture:
         return replace(self, means=self.templates.astype(np.float64))
 
     def n_parameters(self) -> int:
-        """k·n template bits or probabilities, k-1 free weights, and the flip rates."""
+        """k·n template bits or probabilities, k-1 free weights, and the flip rates.
+
+        An item of R values counts as R - 1 columns, and has one flip rate.
+        """
         rates = 0 if self.noise is None else np.size(self.noise)
-        return self.means.size + self.n_components - 1 + rates
+        k, n = self.means.shape
+        if self.items is not None:
+            n -= self.items.n_items
+            if self.noise_model == "feature":
+                rates -= int(self.items.is_value.sum()) - self.items.n_items
+        return k * n + k - 1 + rates
 
     def with_equal_weights(self, indices: NDArray[np.intp]) -> "Mixture":
         """Only these components, with equal weights (step 7)."""
@@ -151,7 +170,7 @@ class Mixture:
         noise: Any = self.noise
         if self.noise_model == "component":
             noise = noise[order]
-        return Mixture(self.means[order], self.weights[order], noise)
+        return replace(self, means=self.means[order], weights=self.weights[order], noise=noise)
 
     def scores(self) -> Scores:
         """ln(w_i f_i(x)) as integers in units of 2^-F nats.
@@ -173,6 +192,8 @@ class Mixture:
         zero_right, zero_wrong, one_right, one_wrong, log_weights, bits = self._logs()
         per_one = zero_wrong - zero_right
         down, up = zero_right - one_wrong, one_right - zero_wrong
+        if self.items is not None:
+            return self._item_scores(zero_right, zero_wrong, log_weights, bits)
         binary = self.noise_model != "feature" and np.all((self.means == 0) | (self.means == 1))
         if binary:
             per_cell, per_one, up, down = (
@@ -186,11 +207,26 @@ class Mixture:
         ups = downs if np.array_equal(up, down) else np.rint(self.means * up).astype(np.int64)
         return AffineScores(log_weights, zero_right - downs, per_one + ups + downs, bits)
 
+    def _item_scores(self, right: Ints, wrong: Ints, log_weights: Ints, bits: int) -> AffineScores:
+        """The scores if some columns are values of items: the value of a row adds ln(1-q), or
+        ln(q/(R-1)) if it is not the template's, and its zeros add nothing.
+        """
+        assert self.items is not None
+        n_values = self.items.n_values
+        units = {r: fixed.to_units(fixed.wide_log(r - 1, 1), bits) for r in set(n_values.tolist())}
+        logs, is_value = np.array([units[r] for r in n_values.tolist()]), self.items.is_value
+        step = np.rint(self.means * (right - wrong)).astype(np.int64)
+        step_of_value = np.rint(self.means * (right - wrong + logs)).astype(np.int64)
+        zero = np.where(is_value, 0, right - step)
+        coef = np.where(is_value, wrong - logs + step_of_value, wrong - right + 2 * step)
+        return AffineScores(log_weights, zero, coef, bits)
+
     def _cell_scores(self) -> CellScores:
         n, rates = self.means.shape[1], self.means.clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
         largest = 28  # nats: -ln of the least probability, rounded up
         bits = min(fixed.LOG_BITS, fixed.score_bits(n * (4 * largest + 4) + 1600))
-        return CellScores(self._log_weights(bits, n * (largest + 1)), rates, bits)
+        columns = None if self.items is None else np.flatnonzero(self.items.is_value)
+        return CellScores(self._log_weights(bits, n * (largest + 1)), rates, bits, columns)
 
     def _log_weights(self, bits: int, largest_sum: int) -> Ints:
         """ln w_i in units of 2^-bits; a component of weight 0 is put below all scores."""

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bitmix.errors import InputError
-from bitmix.kernels.bits import WORD, Words, pack
+from bitmix.kernels.bits import WORD, Words, pack, words_for
+from bitmix.rows.items import Items
 from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
 from bitmix.support.randomness import seed_of, stream
@@ -84,3 +85,32 @@ def _bernoulli(shape: tuple[int, ...], q: float, rng: np.random.Generator) -> Wo
             out, fair, out=out
         )
     return out
+
+
+def sample_probabilities(
+    probabilities: NDArray[np.float64],
+    weights: ArrayLike,
+    items: Items | None,
+    m: int,
+    random_state: Any = None,
+) -> tuple[BitMatrix, NDArray[np.int64]]:
+    """m rows of a mixture with a probability per cell, and the component of each.
+
+    The values of an item are drawn together: one of them is 1.
+    """
+    k, n = probabilities.shape
+    w = np.asarray(weights, dtype=np.float64)
+    rng = stream(seed_of(random_state), "rows")
+    labels = rng.choice(k, size=checks.whole(m, "m", least=1), p=w / w.sum())
+    groups = [] if items is None else items.groups
+    words = np.empty((m, words_for(n)), dtype=WORD)
+    step = max(1, _BLOCK_WORDS // n)
+    for start in range(0, m, step):
+        p = probabilities[labels[start : start + step]]
+        bits = rng.random(p.shape) < p
+        for group in groups:
+            ends = np.cumsum(p[:, group], axis=1)
+            drawn = rng.random((len(p), 1)) * ends[:, -1:]
+            bits[:, group] = (drawn < ends) & (drawn >= ends - p[:, group])
+        words[start : start + step] = pack(bits)
+    return BitMatrix(words, n), labels

@@ -192,6 +192,10 @@ class ClusterRows:
         """The sum of the weights: the number of rows if they have none."""
         return float(self.weights.sum()) if self.layout.weight_one else float(self.shape[0])
 
+    def distinct(self) -> "ClusterRows":
+        """The rows themselves."""
+        return self
+
     def repeated(self) -> "ClusterRows":
         """The rows themselves: repeating them is not worth while here."""
         return self

@@ -349,6 +349,25 @@ class BitMatrix:
             words = np.ascontiguousarray(rows.words[:, :-1])
         return self.trusted(words, self._n_columns, self.feature_names, Layout(self.layout.missing))
 
+    def distinct(self) -> "BitMatrix":
+        """The different rows in sorted order, each with its weight, if they are at most half of all
+        rows or have weights; the rows themselves otherwise.
+        """
+        if not isinstance(self._words, np.ndarray):
+            return self
+        units, words = self._weight_units, self._words
+        if units is not None:
+            words = words[:, :-1]
+        rows = np.ascontiguousarray(words).view(np.dtype((np.void, 8 * words.shape[1])))[:, 0]
+        if units is None and len(set(_hashes(words).tolist())) > len(words) // 2:
+            return self
+        _, first, group = np.unique(rows, return_index=True, return_inverse=True)
+        weights = np.zeros(len(first), dtype=np.int64)
+        np.add.at(weights, group, 1 if units is None else units)
+        joined = np.concatenate([words[first], weights.astype(WORD)[:, None]], axis=1)
+        layout = Layout(self.layout.missing, self.layout.weight_one or 1)
+        return self.trusted(joined, self._n_columns, self.feature_names, layout)
+
     def draw(self, l: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """The numbers of l random rows, drawn as often as their weights say."""
         units = self._weight_units
@@ -504,6 +523,12 @@ def _count_ones(block: Block) -> Ints:
     ones, known = np.bitwise_count(block.bits).sum(dtype=np.int64), block.known
     cells = len(block.words) * block.n_columns
     return np.array([ones, cells if known is None else np.bitwise_count(known).sum()])
+
+
+def _hashes(words: Words) -> NDArray[np.uint64]:
+    """A number per row that is the same for equal rows."""
+    odd = np.random.default_rng(0).integers(1 << 63, size=words.shape[1], dtype=np.uint64) * 2 + 1
+    return (words * odd).sum(axis=1)
 
 
 def _is_everything(columns: Any) -> bool:

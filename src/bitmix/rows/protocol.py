@@ -148,6 +148,9 @@ class Rows(Protocol):
     def repeated(self) -> "Rows":
         """Each row as often as its weight says, where that is possible."""
 
+    def distinct(self) -> "Rows":
+        """The different rows, each with its weight, where that is worth while."""
+
     def subset(self, indices: NDArray[np.int64]) -> Any:
         """The rows with these numbers as a BitMatrix, with their known cells and weights."""
 
