@@ -240,9 +240,9 @@ def em_step(rows: Rows, fit: Fit, noise: Noise) -> Fit:
 
 
 def _is_close(fit: Fit, tol: float) -> bool:
-    """Whether all gains to come are small, by two forecasts from a last gain g: g·r/(1-r) if gains go
-    on shrinking by the factor r that the last two show, and g·t after t steps if gains fall as 1/t²,
-    which is how slow ends of EM look.
+    """Whether all gains to come are small, by two forecasts from the last gain g: g·r/(1-r) if
+    gains go on shrinking by the factor r that the last two show, and g·t after t steps if gains
+    fall as 1/t², which is how slow ends of EM look.
     """
     if len(fit.objectives) < 3:
         return False

@@ -76,7 +76,7 @@ def as_dense(values: Any) -> NDArray[Any]:
 
 
 def initial_mixture(init: Any, rows: Rows, k: int) -> Mixture:
-    """The user's templates, probabilities, responsibilities or labels as a mixture to start from."""
+    """A mixture to start from: of templates, probabilities, responsibilities or labels."""
     m, n = rows.shape
     values = as_dense(init)
     if values.dtype.kind not in "biuf" or not np.all((values >= 0) & np.isfinite(values)):

@@ -236,8 +236,8 @@ class Mixture:
         return np.where(self.weights > 0, logs, lowest)
 
     def _logs(self) -> tuple[Ints, Ints, Ints, Ints, Ints, int]:
-        """ln(1-α), ln α, ln(1-β), ln β, each of a shape that stretches to (k, n), and ln w_i, all in
-        units of 2^-bits; and bits.
+        """ln(1-α), ln α, ln(1-β), ln β, each of a shape that stretches to (k, n), and ln w_i, all
+        in units of 2^-bits; and bits.
         """
         n = self.means.shape[1]
         if np.asarray(self.noise).ndim == 2:

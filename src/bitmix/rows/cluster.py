@@ -20,11 +20,11 @@ from bitmix.errors import ClusterError, FileFormatError, InputError
 from bitmix.kernels.bits import WORD, Words, pack, unpack, words_for
 from bitmix.kernels.events import BASE_ROWS, majority
 from bitmix.kernels.fixed import Ints
+from bitmix.kernels.threads import one_thread
 from bitmix.rows.bitfile import WordsFile
 from bitmix.rows.convert import all_known, fixed_weights, spans, to_words
 from bitmix.rows.packed import BitMatrix, Total
 from bitmix.rows.protocol import PLAIN, A, Block, Layout, T
-from bitmix.kernels.threads import one_thread
 from bitmix.rows.workers import Workers
 from bitmix.support.randomness import draw_by_weight, draw_without_replacement
 

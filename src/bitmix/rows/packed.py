@@ -17,13 +17,13 @@ from bitmix.kernels import backend
 from bitmix.kernels.bits import WORD, Words, pack, padding_is_zero, unpack, words_for
 from bitmix.kernels.events import BASE_ROWS, Events, majority
 from bitmix.kernels.fixed import MAX_ROWS, Ints
+from bitmix.kernels.threads import available as threads_available
+from bitmix.kernels.threads import run_in_threads
 from bitmix.rows import bitfile
 from bitmix.rows.bitfile import WordsFile
 from bitmix.rows.convert import all_known, column_names, fixed_weights, spans, to_words
 from bitmix.rows.listed import ListedWords, list_events, list_sparse
 from bitmix.rows.protocol import PLAIN, A, Block, Layout, T
-from bitmix.kernels.threads import available as threads_available
-from bitmix.kernels.threads import run_in_threads
 from bitmix.support import checks
 from bitmix.support.progress import meter
 from bitmix.support.randomness import draw_by_weight, draw_without_replacement
@@ -195,9 +195,9 @@ class BitMatrix:
 
     @property
     def words(self) -> Words:
-        """The packed rows as they are laid out: per row ceil(n / 64) words for its bits, as many for
-        its known cells if cells are missing, and one for its weight if it has one. Rows on disk are
-        all read into memory."""
+        """The packed rows as they are laid out: ceil(n / 64) words per row for its bits, as many for
+        its known cells if cells are missing, and one for its weight if it has one. Rows on disk
+        are all read into memory."""
         return self._read(0, len(self))
 
     @property
