@@ -6,8 +6,9 @@ A fit maximises, over templates, weights and flip rates,
 
 ω_x the weight of a row; a missing cell leaves out its factor of f_i. Given the responsibilities of
 an E step, a template bit is 1 if that makes the cells of its column likelier, and a flip rate is
-the share of flipped bits among the cells that share it. So every step raises the objective, but for the
-rounding of integers. The prior, with μ_s the share of ones of column s and b its strength in rows:
+the share of flipped bits among the cells that share it. So every step raises the objective, but
+for the rounding of integers. The prior, with μ_s the share of ones of column s and b its strength
+in rows:
 
 * a template bit is 1 with probability μ_s, as a bit of any row is. This keeps a component from
   ending as the copy of a single row;

@@ -195,7 +195,7 @@ class BitMatrix:
 
     @property
     def words(self) -> Words:
-        """The packed rows as they are laid out: ceil(n / 64) words per row for its bits, as many for
+        """The packed rows as they are laid out: ceil(n/64) words per row for its bits, as many for
         its known cells if cells are missing, and one for its weight if it has one. Rows on disk
         are all read into memory."""
         return self._read(0, len(self))
