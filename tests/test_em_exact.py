@@ -1051,7 +1051,7 @@ def fit_with(objectives, n_rows=1, mixture=OLD):
 
 @pytest.mark.parametrize("ratio", [0.25, 0.5, 0.75])
 def test_a_fit_is_close_if_gains_that_shrink_on_leave_little(ratio):
-    """After gains g/r and g, all gains to come add up to g·r/(1-r), or to 3g in three steps more."""
+    """After gains g/r and g, all gains to come add up to g·r/(1-r), or to 3g if slowly."""
     for gain in (2.0**-20, 2.0**-12, 2.0**-4):
         ended = fit_with([0.0, gain / ratio, gain / ratio + gain], n_rows=8)
         left = gain * ratio / (1 - ratio)
