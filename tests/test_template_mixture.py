@@ -1106,7 +1106,7 @@ def test_more_components_than_different_rows_are_reported(model, prior, k):
 
 def test_more_components_than_different_rows_are_reported_without_equal_ones():
     """All rows are equal, and the second component nearly empty: neither equal nor without rows."""
-    with pytest.warns(EmptyComponentsWarning, match="2 components for 1 different rows"):
+    with pytest.warns(EmptyComponentsWarning, match="2 components for 1 distinct rows"):
         fit = TemplateMixture(2, noise_model="cell", random_state=0).fit(np.zeros((5, 3)))
     assert 0 < fit.weights_[1] < 1e-3
     assert fit.duplicates_ == []

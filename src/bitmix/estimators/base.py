@@ -40,7 +40,7 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
     id_column_: str | None = None
-    """The column of a file that names its rows, if the fit was given one."""
+    """The column of a file that names its rows, if there was one."""
     label_column_: str | None = None
 
     mixture_: Mixture
@@ -55,7 +55,7 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     @property
     def noise_(self) -> Any:
-        """The noise level, or an array of levels by `noise_model`."""
+        """The noise level; an array of levels if the noise model has several."""
         check_is_fitted(self)
         return self.mixture_.noise
 
@@ -68,7 +68,7 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return self.fit(X).predict(X)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """The likeliest template of each row; the lowest index among equals."""
+        """The most likely template of each row; the lowest index among equals."""
         return predict.labels(self.rows_like_fit(X), self.mixture_)
 
     def predict_proba(self, X: Any) -> Floats:
@@ -94,10 +94,11 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return columns if names is None else np.asarray(names)[columns]
 
     def score_samples(self, X: Any) -> Floats:
-        """ln Σ_i w_i f_i(x) of each row, natural log, with the fitted `means_`.
+        """ln Σ_i w_i f_i(x) of each row, in nats.
 
-        This is the log-likelihood of the paper's tables. f is a density over rows only for binary
-        templates, so use `bic` and `aic`, which round, to compare models.
+        `TwoRoundEM` and `ClassicEM` take T_i = `means_` here, as the paper's tables do. f is a
+        density over rows only if T_i is binary, so compare their fits by `bic` or `aic`, which
+        round.
         """
         return predict.log_likelihoods(self.rows_like_fit(X), self.mixture_)
 

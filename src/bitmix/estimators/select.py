@@ -30,7 +30,7 @@ PATIENCE = 3  # without a range: values of k that may pass without improvement
 ROWS_PER_COMPONENT = 10  # without a range: k goes no further than this allows
 _ENTROPY_BITS = 40  # of fraction, for the entropy of a row
 _SPLITS = 5
-_CHANCE = 0.1  # groups that come back no better than this are not real
+_CHANCE = 0.1  # groups that are less stable than this are not real
 _AS_STABLE = 0.01
 
 
@@ -128,10 +128,10 @@ def select_components(
     """Choose how many templates the rows of X have.
 
     A template bit has two values, so it costs at most one bit, ln 2 nats, and not the ½·ln m of a
-    real parameter; less where templates have most columns in common (`template_nats`). That is
-    ``"mdl"``, the default. ``"icl"`` adds the entropy of the memberships to it. ``"bic"`` counts
-    bits as real parameters and misses light templates. ``"stability"`` asks another question: for
-    the largest k whose groups come back when two halves of the rows are fitted apart.
+    real parameter; it costs less where templates have most columns in common (`template_nats`).
+    That is ``"mdl"``, the default. ``"icl"`` adds the entropy of the memberships. ``"bic"`` counts
+    bits as real parameters and misses light templates. ``"stability"`` asks another question: what
+    is the largest k for which the same groups are found in two halves of the rows?
 
     Parameters
     ----------
@@ -140,13 +140,14 @@ def select_components(
         The numbers to try. By default 1, 2, 3, … until the criterion has not improved for three
         values, and no more than one per ten rows.
     estimator : TemplateMixture, optional
-        Its parameters are used for every fit. If its noise model is ``"auto"``, it is chosen once,
-        for the number in the middle of the range (for 3 without one).
+        Its parameters are used for every fit. If its noise model is ``"auto"``, the model is chosen
+        once, for the k in the middle of the range, or for k = 3 if no range is given.
     criterion : {"mdl", "icl", "bic", "aic", "stability"}, default="mdl"
+        What is minimised; for ``"stability"``, the largest k among the most stable is chosen.
     sample_weight : array-like, shape (m,), optional
         How often each row counts.
     random_state : int, RandomState, Generator or None
-        As in `TemplateMixture`; that of `estimator` where this is None.
+        As in `TemplateMixture`; if it is None, that of `estimator`.
 
     Examples
     --------
@@ -226,7 +227,7 @@ def _tried(
 def _fitted(estimator: TemplateMixture, k: int, X: Any, rows: Rows) -> TemplateMixture:
     model: TemplateMixture = clone(estimator).set_params(n_components=k)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a number that is too large is meant to be tried
+        warnings.simplefilter("ignore")  # it is no mistake to try a k that is too large
         return model.fit(rows)
 
 
@@ -292,7 +293,7 @@ def _log(number: float) -> float:
 
 
 def _entropy(rows: Rows, mixture: Mixture) -> float:
-    """-Σ p ln p over all rows and components, in integers: a weight is exactly so many rows."""
+    """-Σ p ln p over all rows and components, in integers, so that weights are exact."""
     per_row, one = np.asarray(predict.entropies(rows, mixture)), rows.layout.weight_one or 1
     units = np.rint(per_row * 2.0**_ENTROPY_BITS).astype(np.int64)
     counts = np.rint(rows.weights * one).astype(np.int64)

@@ -131,7 +131,7 @@ class Column:
     observed: float
     expected: float
     p_value: float
-    """Probability of so many flips or more, times the number of columns; at most 1."""
+    """Probability of this many flips or more, times the number of columns; at most 1."""
     worst_group: int
     """The group with the largest share of flips, and that share."""
     worst_share: float

@@ -353,7 +353,7 @@ class BitMatrix:
         return self.trusted(words, self._n_columns, self.feature_names, Layout(self.layout.missing))
 
     def distinct(self) -> "BitMatrix":
-        """The different rows in sorted order, each with its weight, if they are at most half of all
+        """The distinct rows in sorted order, each with its weight, if they are at most half of all
         rows or have weights; the rows themselves otherwise. Of two rows, the first has a 1 in the
         first column in which they differ.
         """
