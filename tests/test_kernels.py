@@ -965,7 +965,7 @@ def in_fresh_process(code):
 
 
 def test_small_problems_do_not_load_numba():
-    """Templates in 1,000 × 500 bits are found before it would pay; a search in more fair coins, which
+    """Templates in 1,000 × 500 bits are found before it would pay; a search in fair coins, which
     takes several times longer, loads it. Either way, the bits are those of this process."""
     code = """
 import sys, numpy as np
