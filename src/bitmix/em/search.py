@@ -143,13 +143,7 @@ def begin(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> M
     halvings = _halvings(rows, mixture, rng) if noise.model == "cell" else 0
     for cooler in [*range(halvings, 0, -1), *[0] * (1 + PLAIN_STEPS)]:
         statistics = accumulate(rows, mixture.scores(), noise.items, cooler)
-        if noise.model == "cell":
-            mixture = noise.maximise(statistics, mixture)
-        else:  # templates are not rounded yet
-            means = statistics.means(mixture.means)
-            bits = replace(mixture, means=means).templates == 1
-            rates = noise.rates(statistics, bits)
-            mixture = Mixture(means, statistics.weights, rates, noise.items)
+        mixture = noise.maximise(statistics, mixture)
     merged = merge(statistics, mixture, k, noise.prior)
     return settings.noise.maximise(merged, mixture.with_equal_weights(np.arange(k)))
 
