@@ -140,10 +140,9 @@ def select_components(
         The numbers to try. By default 1, 2, 3, … until the criterion has not improved for three
         values, and no more than one per ten rows.
     estimator : TemplateMixture, optional
-        Its parameters are used for every fit. If its noise model is ``"auto"``, the model is chosen
-        once, for the k in the middle of the range, or for k = 3 if no range is given.
+        Its parameters are used for every fit. If its noise model is ``"auto"``, it is chosen once,
+        for the number in the middle of the range (for 3 without one).
     criterion : {"mdl", "icl", "bic", "aic", "stability"}, default="mdl"
-        What is minimised; for ``"stability"``, the largest k among the most stable is chosen.
     sample_weight : array-like, shape (m,), optional
         How often each row counts.
     random_state : int, RandomState, Generator or None
@@ -227,7 +226,7 @@ def _tried(
 def _fitted(estimator: TemplateMixture, k: int, X: Any, rows: Rows) -> TemplateMixture:
     model: TemplateMixture = clone(estimator).set_params(n_components=k)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it is no mistake to try a k that is too large
+        warnings.simplefilter("ignore")  # a number that is too large is meant to be tried
         return model.fit(rows)
 
 
