@@ -140,8 +140,9 @@ def select_components(
         The numbers to try. By default 1, 2, 3, … until the criterion has not improved for three
         values, and no more than one per ten rows.
     estimator : TemplateMixture, optional
-        Its parameters are used for every fit. If its noise model is ``"auto"``, it is chosen once,
-        for the number in the middle of the range (for 3 without one).
+        Its parameters are used for every fit. If its noise model is ``"auto"``, it is chosen for
+        the number in the middle of the range (for 3 without one), and again for the number that is
+        selected: if that is another noise model, everything is fitted once more with that one.
     criterion : {"mdl", "icl", "bic", "aic", "stability"}, default="mdl"
     sample_weight : array-like, shape (m,), optional
         How often each row counts.
@@ -176,36 +177,54 @@ def select_components(
         wanted = sorted({check_components(k, n_rows) for k in k_range})
         if not wanted:
             raise InputError("k_range must hold at least one number of templates, got none")
-    middle = min(3, n_rows) if wanted is None else wanted[len(wanted) // 2]
-    fits: dict[int, TemplateMixture] = {}
-    if estimator.noise_model == "auto" and estimator.noise is None:
-        fits[middle] = _fitted(estimator, middle, X, rows)
-        estimator.set_params(noise_model=fits[middle].noise_model_)
-    candidates: dict[int, Candidate] = {}
     with shown(estimator.verbose):
-        for k in _tried(wanted, n_rows, candidates, criterion):
-            if k not in fits:
-                fits[k] = _fitted(estimator, k, X, rows)
-            candidates[k] = _candidate(rows, fits[k])
-    if criterion == "stability":
-        with shown(estimator.verbose):
-            candidates = {
-                k: replace(each, stability=_instability(rows, estimator, k, seed))
-                for k, each in progress(candidates.items(), "halves", total=len(candidates))
-            }
-        best = _most_stable(list(candidates.values()))
-    else:
-        best = min(candidates.values(), key=lambda candidate: getattr(candidate, criterion))
-    models = tuple(fits[k] for k in candidates)
-    selection = Selection(best.n_components, criterion, tuple(candidates.values()), models)
+        if estimator.noise_model != "auto" or estimator.noise is not None:
+            selection = _enumerated(estimator, {}, rows, wanted, criterion)
+        else:
+            middle = min(3, n_rows) if wanted is None else wanted[len(wanted) // 2]
+            chosen = _fitted(estimator, middle, rows)
+            selection = _of_noise_model(chosen, rows, wanted, criterion)
+            again = _fitted(estimator, selection.n_components, rows)
+            if again.noise_model_ != chosen.noise_model_:
+                selection = _of_noise_model(again, rows, wanted, criterion)
     if selection.at_end and criterion != "stability":
         warnings.warn(
-            f"{best.n_components} is the largest number that was tried: more templates may be "
+            f"{selection.n_components} is the largest number that was tried: more templates may be "
             "better, so try a longer range",
             RangeWarning,
             stacklevel=2,
         )
     return selection
+
+
+def _of_noise_model(
+    fitted: TemplateMixture, rows: Rows, wanted: list[int] | None, criterion: str
+) -> Selection:
+    """A selection with the noise model that was chosen for one number of templates."""
+    estimator = clone(fitted).set_params(noise_model=fitted.noise_model_)
+    return _enumerated(estimator, {fitted.n_components: fitted}, rows, wanted, criterion)
+
+
+def _enumerated(
+    estimator: TemplateMixture, fits: dict[int, TemplateMixture], rows: Rows,
+    wanted: list[int] | None, criterion: str,
+) -> Selection:  # fmt: skip
+    """Fits for every number of templates, but for those that are there, and the best of them."""
+    candidates: dict[int, Candidate] = {}
+    for k in _tried(wanted, count_rows(rows), candidates, criterion):
+        if k not in fits:
+            fits[k] = _fitted(estimator, k, rows)
+        candidates[k] = _candidate(rows, fits[k])
+    if criterion == "stability":
+        candidates = {
+            k: replace(each, stability=_instability(rows, estimator, k, estimator.random_state))
+            for k, each in progress(candidates.items(), "halves", total=len(candidates))
+        }
+        best = _most_stable(list(candidates.values()))
+    else:
+        best = min(candidates.values(), key=lambda candidate: getattr(candidate, criterion))
+    models = tuple(fits[k] for k in candidates)
+    return Selection(best.n_components, criterion, tuple(candidates.values()), models)
 
 
 def _tried(
@@ -223,7 +242,7 @@ def _tried(
             return
 
 
-def _fitted(estimator: TemplateMixture, k: int, X: Any, rows: Rows) -> TemplateMixture:
+def _fitted(estimator: TemplateMixture, k: int, rows: Rows) -> TemplateMixture:
     model: TemplateMixture = clone(estimator).set_params(n_components=k)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a number that is too large is meant to be tried
@@ -251,7 +270,7 @@ def _instability(rows: Rows, estimator: TemplateMixture, k: int, seed: int) -> f
     for split in range(_SPLITS):
         order = stream(seed, "sample", 1 + split).permutation(m)
         halves = (rows.subset(np.sort(half)) for half in (order[: m // 2], order[m // 2 :]))
-        labels = [_fitted(estimator, k, half, half).predict(rows) for half in halves]
+        labels = [_fitted(estimator, k, half).predict(rows) for half in halves]
         agreement.append(adjusted_rand_score(*labels))
     return 1 - math.fsum(agreement) / _SPLITS
 
