@@ -268,8 +268,8 @@ def certify_if_possible(
     noise_model = getattr(model, "noise_model_", "shared")
     if noise_model != "shared":
         return None, (
-            "A certificate assumes one noise level for all cells. This fit has "
-            f"noise_model={noise_model!r}."
+            "A certificate assumes one noise level for all cells, but this fit has "
+            f"noise_model={noise_model!r}: fit with noise_model='shared'."
         )
     if rows.layout.missing:
         return None, "A certificate needs complete rows. Some cells of these rows are missing."
