@@ -25,6 +25,8 @@ from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
 from bitmix.support.randomness import seed_of, stream
 
+_BYTES_PER_CELL = 32  # of a component and column: a mean, a coefficient, and sums of two threads
+
 
 class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """What every fitted mixture of templates can do."""
@@ -310,8 +312,16 @@ def count_rows(rows: Rows) -> int:
     return max(rows.shape[0], int(rows.total_weight))
 
 
-def check_components(value: Any, m: int) -> int:
-    """k, at most one template per row, and no more rows than the integer sums have room for."""
+def _memory() -> int:
+    """The bytes of memory of this machine; on systems that do not tell, more than any."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return 1 << 62
+
+
+def check_components(value: Any, m: int, n: int) -> int:
+    """k, at most one template per row, and no more than sums and memory have room for."""
     k = checks.whole(value, "n_components", least=1)
     if m > MAX_ROWS or k > MAX_COMPONENTS:
         raise InputError(
@@ -322,5 +332,12 @@ def check_components(value: Any, m: int) -> int:
         raise InputError(
             f"n_components must be at most the number of rows, n_samples={m}, got {k}: "
             "ask for fewer components or bring more rows"
+        )
+    needed, there = _BYTES_PER_CELL * k * n, _memory()
+    if needed > there:
+        raise InputError(
+            f"{k:,} components of {n:,} columns need {needed >> 30:,} GB or more, and there are "
+            f"{there >> 30:,} GB of memory: ask for fewer components, or leave out columns that "
+            "are nearly always the same"
         )
     return k

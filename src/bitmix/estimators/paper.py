@@ -132,7 +132,7 @@ class TwoRoundEM(FittedTemplates):
         delta = checks.between(self.delta, "delta", 0, 1)
         rows = unweighted(as_rows(X, self.binarize))
         m, n = rows.shape
-        k = check_components(self.n_components, m)
+        k = check_components(self.n_components, m, n)
         if self.round_one_rows is not None:
             m = min(m, checks.whole(self.round_one_rows, "round_one_rows", least=k))
         if seeds is None:
@@ -248,7 +248,7 @@ class ClassicEM(FittedTemplates):
         n_init = checks.whole(self.n_init, "n_init", least=1)
         rows = unweighted(as_rows(X, self.binarize))
         m, n = rows.shape
-        k = check_components(self.n_components, m)
+        k = check_components(self.n_components, m, n)
         seed = seed_of(self.random_state)
 
         def run(number: int) -> FitResult:

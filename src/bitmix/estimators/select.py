@@ -174,7 +174,7 @@ def select_components(
     estimator = clone(estimator).set_params(random_state=seed)
     wanted, n_rows = None, count_rows(rows)
     if k_range is not None:
-        wanted = sorted({check_components(k, n_rows) for k in k_range})
+        wanted = sorted({check_components(k, n_rows, rows.shape[1]) for k in k_range})
         if not wanted:
             raise InputError("k_range must hold at least one number of templates, got none")
     with shown(estimator.verbose):

@@ -204,7 +204,7 @@ class TemplateMixture(
             In every row, one of these columns is 1, or all of them are missing.
         """
         rows = as_rows(X, self.binarize, missing=True, mask=mask, sample_weight=sample_weight)
-        k = check_components(self.n_components, count_rows(rows))
+        k = check_components(self.n_components, count_rows(rows), rows.shape[1])
         noise, compare_models = checked_noise(self.noise_model, self.noise, self.prior)
         if items is not None:
             noise = replace(noise, items=Items.of_groups(items, rows.shape[1]))
