@@ -313,7 +313,7 @@ def count_rows(rows: Rows) -> int:
 
 
 def _memory() -> int:
-    """The bytes of memory of this machine; on systems that do not tell, more than any."""
+    """The bytes of memory of this machine; a very large number if it is not known."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):

@@ -83,7 +83,7 @@ def list_sparse(X: Any, binarize: float | None) -> Events | None:
     try:
         X.check_format(full_check=True)
     except ValueError as error:
-        raise InputError(f"X is damaged, as a sparse matrix it is not valid: {error}") from None
+        raise InputError(f"X is damaged: it is not a valid sparse matrix: {error}") from None
     m, n = X.shape
     if 4 * X.nnz > 8 * m * words_for(max(n, 1)) or binarize is not None or not m * n:
         return None
