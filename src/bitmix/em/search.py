@@ -336,6 +336,8 @@ def _agree(end: _End, best: _End, tol: float) -> bool:
     """Whether two starts reached the same objective with the same components, in any order:
     with equal templates, or with probabilities that differ by no more than one percent.
     """
+    if end is best:
+        return True
     if best.objective - end.objective > 2 * tol * (best.n_rows << fixed.LIKELIHOOD_BITS):
         return False
     if end.percent is None or best.percent is None:
