@@ -253,7 +253,7 @@ def _candidate(rows: Rows, model: TemplateMixture) -> Candidate:
     k, n = mixture.means.shape
     log_m = _log(rows.total_weight)
     bits = 0 if mixture.noise is None else k * n
-    real = model._n_parameters - bits
+    real = model.n_parameters_ - bits
     mdl = -likelihood + real * log_m / 2 + (template_nats(mixture.templates) if bits else 0)
     return Candidate(
         k, likelihood, model.n_agreeing_, model.n_starts_, mdl, mdl + _entropy(rows, mixture),

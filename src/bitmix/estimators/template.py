@@ -271,9 +271,18 @@ class TemplateMixture(
         return len(self.weights_)
 
     @property
-    def _n_parameters(self) -> int:
+    def n_parameters_(self) -> int:
+        """Free parameters: template bits or probabilities, weights, and flip rates unless given."""
+        check_is_fitted(self)
         n_given = sum(rate is not None for rate in np.ravel(self.noise).tolist())
         return self.mixture_.n_parameters() - n_given
+
+    def settings_like_fit(self) -> Settings:
+        """How to go on with EM on other rows: the fitted noise model, the items, the tolerances."""
+        check_is_fitted(self)
+        noise, _ = checked_noise(self.noise_model, self.noise, self.prior)
+        noise = replace(noise, model=self.mixture_.noise_model, items=self.mixture_.items)
+        return checked_settings(self, noise, n_seeds=self._given_seeds(len(self.weights_)))
 
     def _given_seeds(self, k: int) -> int | None:
         """The number of seeds that `min_weight` asks for."""

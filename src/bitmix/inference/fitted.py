@@ -1,0 +1,67 @@
+"""What the functions of this room ask of a fitted model, and of its rows."""
+
+import math
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from bitmix.em.search import Settings
+from bitmix.errors import InputError
+from bitmix.models.mixture import Mixture
+from bitmix.rows import Rows
+from bitmix.rows.items import Items
+from bitmix.rows.packed import BitMatrix
+
+MAX_GROUPED_ROWS = 10_000_000
+
+
+@runtime_checkable
+class Fitted(Protocol):
+    """A fitted mixture of templates; every estimator of bitmix is one."""
+
+    mixture_: Mixture
+
+    @property
+    def n_parameters_(self) -> int: ...
+
+    def rows_like_fit(self, X: Any, sample_weight: Any = None) -> Rows: ...
+
+
+@runtime_checkable
+class Refittable(Fitted, Protocol):
+    """A fitted `TemplateMixture`, which can be fitted again from where it is."""
+
+    def settings_like_fit(self) -> Settings: ...
+
+
+def refittable(model: Any, what: str) -> Refittable:
+    """The model, after it is checked that it can be fitted again to other rows."""
+    if isinstance(model, Refittable):
+        return model
+    raise InputError(f"{what} needs a fitted TemplateMixture, got {type(model).__name__}")
+
+
+def in_memory(rows: Rows, what: str) -> BitMatrix:
+    """The rows, after it is checked that they are in this process."""
+    if isinstance(rows, BitMatrix):
+        return rows
+    raise InputError(
+        f"{what} needs rows in memory, and these are on a cluster: fetch them, or a sample of them"
+    )
+
+
+def patterns_of(rows: Rows) -> BitMatrix | None:
+    """The different rows, each with its weight; None if the rows are too many or on a cluster."""
+    m, n = rows.shape
+    if not isinstance(rows, BitMatrix) or m > MAX_GROUPED_ROWS:
+        return None
+    packed = BitMatrix.trusted(rows.words, n, rows.feature_names, rows.layout)
+    return (packed if rows.layout.weight_one else packed.weighted(np.ones(m))).distinct()
+
+
+def number_of_cells(n_columns: int, items: Items | None) -> int:
+    """The number of different rows that are possible: the product of the items' numbers of values."""
+    if items is None:
+        return 1 << n_columns
+    binary = int((~items.is_value).sum())
+    return math.prod(map(len, items.groups)) << binary

@@ -1,0 +1,104 @@
+"""Tables of results: as a DataFrame, as records, and as Markdown, LaTeX or CSV text."""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_NOTHING = "–"
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--",
+    "−": "$-$", "²": "$^2$", "χ": r"$\chi$", "<": r"$<$", ">": r"$>$",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table."""
+
+    name: str
+    """The key of a record, and the heading in CSV."""
+    heading: str
+    """The heading in print."""
+    spec: str = ""
+    """How a number is printed, as in ``format(number, spec)``; text is printed as it is."""
+
+    def shown(self, value: Any) -> str:
+        """A value in print; a dash if there is none."""
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return _NOTHING
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, str):
+            return value
+        return format(value, self.spec).replace("-", "−")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns, and one record per line."""
+
+    columns: tuple[Column, ...]
+    records: tuple[dict[str, Any], ...]
+
+    def frame(self) -> Any:
+        """A pandas DataFrame, or a list of dictionaries where pandas is not installed."""
+        records = [{c.name: record[c.name] for c in self.columns} for record in self.records]
+        try:
+            import pandas
+        except ModuleNotFoundError:
+            return records
+        return pandas.DataFrame(records, columns=[column.name for column in self.columns])
+
+    def lines(self) -> list[list[str]]:
+        """The cells in print."""
+        return [[c.shown(record[c.name]) for c in self.columns] for record in self.records]
+
+    def to_markdown(self) -> str:
+        """A Markdown table."""
+        aligned = ["---:" if self._is_number(c) else "---" for c in self.columns]
+        head = [c.heading for c in self.columns]
+        lines = [[cell.replace("|", r"\|") for cell in line] for line in (head, *self.lines())]
+        return "\n".join(_joined(line) for line in (lines[0], aligned, *lines[1:])) + "\n"
+
+    def to_latex(self) -> str:
+        """A LaTeX tabular with the rules of booktabs."""
+        aligned = "".join("r" if self._is_number(column) else "l" for column in self.columns)
+
+        def line(cells: Sequence[str]) -> str:
+            return " & ".join(_escaped(cell) for cell in cells) + r" \\"
+
+        parts = [rf"\begin{{tabular}}{{{aligned}}}", r"\toprule"]
+        parts += [line([column.heading for column in self.columns]), r"\midrule"]
+        parts += [line(cells) for cells in self.lines()]
+        return "\n".join([*parts, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+    def to_csv(self) -> str:
+        """CSV text, numbers with all their digits, missing values empty."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([column.name for column in self.columns])
+        for record in self.records:
+            writer.writerow([_plain(record[column.name]) for column in self.columns])
+        return text.getvalue()
+
+    def _is_number(self, column: Column) -> bool:
+        values = [record[column.name] for record in self.records]
+        return not any(isinstance(value, str) for value in values)
+
+
+def _joined(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _escaped(text: str) -> str:
+    return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
+def _plain(value: Any) -> Any:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return repr(value) if isinstance(value, float) else value
