@@ -60,7 +60,7 @@ def patterns_of(rows: Rows) -> BitMatrix | None:
 
 
 def number_of_cells(n_columns: int, items: Items | None) -> int:
-    """The number of different rows that are possible: the product of the items' numbers of values."""
+    """The number of different rows that are possible."""
     if items is None:
         return 1 << n_columns
     binary = int((~items.is_value).sum())

@@ -1,10 +1,10 @@
 """Standard errors of the latent class model from the observed information.
 
 With logits as parameters, a person of class i adds to the score of item s the residual
-d_is = x_s - p_is, and to that of the class shares z_i - w_i, z_i = 1 for the person's own class. The
-information of the rows is that of complete data, less what is lost because classes are not seen
-(Louis 1982): Σ_x E(-H | x) - Cov(score | x), where the posterior p_i(x) takes the place of z_i. The
-delta method leads from logits to probabilities.
+d_is = x_s - p_is, and to that of the class shares z_i - w_i, z_i = 1 for the person's own class.
+The information of the rows is that of complete data, less what is lost because classes are not seen
+(Louis 1982): Σ_x E(-H | x) - Cov(score | x), where the posterior p_i(x) takes the place of z_i.
+The delta method leads from logits to probabilities.
 """
 
 import math
@@ -85,7 +85,9 @@ def from_information(rows: BitMatrix, mixture: Mixture, prior: float) -> Analyti
         )
     covariance = _inverse(information(rows, mixture, free))
     n_classes, p = mixture.n_components - 1, mixture.means
-    shares = _softmax_errors(mixture.weights, np.arange(n_classes), covariance[:n_classes, :n_classes])
+    shares = _softmax_errors(
+        mixture.weights, np.arange(n_classes), covariance[:n_classes, :n_classes]
+    )
     errors = np.full(p.shape, np.nan)
     for part in free.parts:
         at = n_classes + part.first + np.arange(len(part.columns))

@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from bitmix.errors import InputError
 from bitmix.rows.packed import BitMatrix
 from bitmix.rows.protocol import Rows
 
-__all__ = ["Rows", "as_rows", "fetch_if_small", "is_dask"]
+__all__ = ["Rows", "as_rows", "fetch_if_small", "is_dask", "unweighted"]
 
 
 def is_dask(X: Any) -> bool:
@@ -36,6 +37,15 @@ def as_rows(
     if mask is not None:
         rows = rows.masked(mask)
     return rows if sample_weight is None else rows.weighted(sample_weight)
+
+
+def unweighted(rows: Rows) -> Rows:
+    """The rows, after it is checked that they have no weights, which would be ignored."""
+    if rows.layout.weight_one:
+        raise InputError(
+            "X has weights, which only TemplateMixture.fit heeds: give it without them"
+        )
+    return rows
 
 
 def fetch_if_small(rows: Rows, limit: int) -> Rows:
