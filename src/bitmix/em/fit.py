@@ -15,6 +15,7 @@ from bitmix.em.search import (
     Start,
     converge,
     evaluate,
+    number_of_seeds,
     search,
 )
 from bitmix.em.step import expect
@@ -23,6 +24,7 @@ from bitmix.rows import Rows, fetch_if_small
 from bitmix.support.randomness import draw_without_replacement, stream
 
 FOLDS = 4
+MIN_ROWS_SEARCH, ROWS_PER_SEED = 4096, 8
 _MIN_ROWS_TO_COMPARE = 2 * FOLDS
 _FEW_STARTS = 3  # of the search that the models are compared from
 _LOG_20 = 2.995732273553991  # nats; not from the platform, as it decides a result
@@ -58,15 +60,19 @@ def fit_mixture(
     settings: Settings,
     *,
     compare_models: bool,
-    max_rows: int,
     seed: int,
+    max_rows: int | None = None,
     start: Mixture | None = None,
 ) -> Result:
     """Search in at most `max_rows` rows; if there are more, EM on all rows follows.
 
-    A `start` takes the place of the search.
+    By default, `max_rows` is 8 rows per seed, condition 2 of Theorem 1, and at least 4,096. A
+    `start` takes the place of the search.
     """
     m = rows.shape[0]
+    if max_rows is None:
+        n_seeds = number_of_seeds(settings, k, int(rows.total_weight))
+        max_rows = max(MIN_ROWS_SEARCH, ROWS_PER_SEED * n_seeds)
     if m > max_rows:
         drawn = draw_without_replacement(m, max_rows, stream(seed, "sample"))
         sample = rows.subset(drawn)

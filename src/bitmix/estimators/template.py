@@ -26,7 +26,6 @@ from bitmix.support.progress import shown
 from bitmix.support.randomness import seed_of
 from bitmix.theory.guarantee import seeds_needed
 
-MIN_ROWS_SEARCH, ROWS_PER_SEED = 4096, 8  # condition 2 of Theorem 1: m ≥ 8l
 _ROWS_AT_ONCE = 256  # when different rows are counted
 _EQUAL = 1e-3  # components are equal if no probability differs by more
 
@@ -207,9 +206,7 @@ class TemplateMixture(
             check_items(noise, rows)
         settings = checked_settings(self, noise, n_seeds=self._given_seeds(k))
         total = int(rows.total_weight)
-        max_rows = max(ROWS_PER_SEED * number_of_seeds(settings, k, total), MIN_ROWS_SEARCH)
-        if self.max_rows_search is not None:
-            max_rows = checks.whole(self.max_rows_search, "max_rows_search", least=k)
+        max_rows = checks.optional(checks.whole, self.max_rows_search, "max_rows_search", least=k)
         start = None
         if self.init is not None:
             start = replace(initial_mixture(self.init, rows, k), items=noise.items)

@@ -59,6 +59,40 @@ def patterns_of(rows: Rows) -> BitMatrix | None:
     return (packed if rows.layout.weight_one else packed.weighted(np.ones(m))).distinct()
 
 
+def column_names(model: Any) -> list[str]:
+    """The names of the columns; those without names are numbered."""
+    names = getattr(model, "feature_names_in_", None)
+    n = model.mixture_.means.shape[1]
+    return [f"column {s}" for s in range(n)] if names is None else [str(name) for name in names]
+
+
+def item_columns(mixture: Mixture) -> list[list[int]]:
+    """The columns of each item, in the order of the first ones; a binary item has one."""
+    n = mixture.means.shape[1]
+    if mixture.items is None:
+        return [[s] for s in range(n)]
+    binary = [[s] for s in np.flatnonzero(~mixture.items.is_value).tolist()]
+    return sorted([*binary, *mixture.items.groups])
+
+
+def item_names(model: Any) -> list[str]:
+    """A name per item: that of its column, or what the names of its columns begin with."""
+    names = column_names(model)
+    return [
+        _common_name([names[s] for s in group], group) for group in item_columns(model.mixture_)
+    ]
+
+
+def _common_name(names: list[str], columns: list[int]) -> str:
+    if len(names) == 1:
+        return names[0]
+    first, last = min(names), max(names)  # what both begin with, all begin with
+    same = [a == b for a, b in zip(first, last, strict=False)]
+    start = first[: [*same, False].index(False)]
+    cut = max(start.rfind(mark) for mark in "_=: ")
+    return start[:cut].strip() or f"columns {columns[0]} to {columns[-1]}"
+
+
 def number_of_cells(n_columns: int, items: Items | None) -> int:
     """The number of different rows that are possible."""
     if items is None:

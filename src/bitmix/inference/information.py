@@ -17,25 +17,13 @@ from numpy.typing import NDArray
 
 from bitmix.em import predict
 from bitmix.errors import InputError
+from bitmix.inference.estimates import AT_BOUND, Estimates, intervals, of_mixture
 from bitmix.inference.fitted import in_memory, patterns_of, refittable
 from bitmix.models.mixture import Floats, Mixture
 from bitmix.rows.packed import BitMatrix
 
 MAX_PARAMETERS = 5_000
 _BLOCK_CELLS = 1 << 22  # floats of a block of rows
-_NOBODY = 1e-3  # a value that fewer people than this have, and a prior, is at its bound
-
-
-@dataclass(frozen=True, eq=False)
-class Estimates:
-    """A number for each parameter of a mixture: standard errors, or one end of intervals."""
-
-    weights: Floats
-    """Of the class shares, shape (k,)."""
-    probabilities: Floats
-    """Of the probabilities of a 1, shape (k, n)."""
-    noise: Any = None
-    """Of the flip rates, in the shape of ``noise_``; None for a probability per cell."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +34,14 @@ class AnalyticErrors:
     """NaN for probabilities at 0 or 1, where there is no such thing."""
     n_left_out: int
     """The number of probabilities at 0 or 1."""
+    estimates: Estimates
+    """Of the fit."""
+    n_people: float
+    """Rows, or the sum of their weights."""
+
+    def intervals(self, level: float = 0.95) -> Estimates:
+        """Intervals as those of `bitmix.bootstrap`; their ends are the last axis."""
+        return intervals(self.estimates, self.standard_errors, level, self.n_people)
 
 
 def analytic_standard_errors(model: Any, X: Any, sample_weight: Any = None) -> AnalyticErrors:
@@ -71,13 +67,12 @@ def analytic_standard_errors(model: Any, X: Any, sample_weight: Any = None) -> A
             f"{mixture.noise_model!r} model: use bitmix.bootstrap"
         )
     rows = in_memory(model.rows_like_fit(X, sample_weight), "analytic_standard_errors")
-    prior = model.settings_like_fit().noise.prior
-    return from_information(patterns_of(rows) or rows, mixture, prior)
+    return from_information(patterns_of(rows) or rows, mixture)
 
 
-def from_information(rows: BitMatrix, mixture: Mixture, prior: float) -> AnalyticErrors:
+def from_information(rows: BitMatrix, mixture: Mixture) -> AnalyticErrors:
     """Standard errors of a mixture with a probability per cell."""
-    free = FreeParameters(mixture, _NOBODY + prior, rows.total_weight)
+    free = FreeParameters(mixture, rows.total_weight)
     if free.n > MAX_PARAMETERS:
         raise InputError(
             f"an information matrix has room for {MAX_PARAMETERS:,} parameters, and there are "
@@ -99,7 +94,12 @@ def from_information(rows: BitMatrix, mixture: Mixture, prior: float) -> Analyti
             errors[part.i, chosen] = _softmax_errors(
                 p[part.i, chosen], np.arange(len(part.columns)), inside
             )
-    return AnalyticErrors(Estimates(shares, errors), int(np.isnan(errors).sum()))
+    return AnalyticErrors(
+        standard_errors=Estimates(shares, errors),
+        n_left_out=int(np.isnan(errors).sum()),
+        estimates=of_mixture(mixture),
+        n_people=rows.total_weight,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ class Part:
 class FreeParameters:
     """The probabilities that are not at 0 or 1, class by class."""
 
-    def __init__(self, mixture: Mixture, nobody: float, n: float) -> None:
+    def __init__(self, mixture: Mixture, n: float) -> None:
         p, items = mixture.means, mixture.items
         people = n * mixture.weights
         parts: list[Part] = []
@@ -127,12 +127,12 @@ class FreeParameters:
         groups = [] if items is None else items.groups
         binary = np.arange(p.shape[1]) if items is None else np.flatnonzero(~items.is_value)
         for i in range(len(p)):
-            inside = people[i] * np.minimum(p[i], 1 - p[i]) > nobody
+            inside = people[i] * np.minimum(p[i], 1 - p[i]) > AT_BOUND
             for s in binary[inside[binary]].tolist():
                 parts.append(Part(i, np.array([s]), None, first))
                 first += 1
             for group in groups:
-                chosen = np.array(group)[people[i] * p[i, group] > nobody]
+                chosen = np.array(group)[people[i] * p[i, group] > AT_BOUND]
                 if len(chosen) < 2:
                     continue
                 largest = int(p[i, chosen].argmax())

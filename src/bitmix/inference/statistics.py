@@ -12,6 +12,7 @@ from bitmix.inference.fitted import Fitted, number_of_cells, patterns_of
 from bitmix.kernels import fixed
 from bitmix.models.mixture import Floats, Mixture
 from bitmix.rows import Rows
+from bitmix.rows.items import Items
 from bitmix.rows.packed import BitMatrix
 
 MAX_CELLS = 1 << 24
@@ -29,10 +30,15 @@ class Patterns:
     """The different rows."""
     observed: Floats
     """How often each occurs, by weight."""
-    expected: Floats
-    """How often the model expects it among as many rows."""
+    log_probabilities: Floats
+    """ln of the probability that the model gives each."""
     n_cells: int
     """The number of patterns that are possible."""
+
+    @property
+    def expected(self) -> Floats:
+        """How often the model expects each among as many rows."""
+        return self.observed.sum() * np.exp(self.log_probabilities)
 
     @property
     def g_squared(self) -> float:
@@ -170,15 +176,19 @@ def fit_statistics(model: Fitted, X: Any, sample_weight: Any = None) -> FitStati
     >>> model = model.fit(patterns, sample_weight=[30, 50, 10, 10])
     >>> fit = fit_statistics(model, patterns, sample_weight=[30, 50, 10, 10])
     >>> fit.n, fit.n_parameters, fit.df, round(fit.bic, 1)
-    (100.0, 3, 4, 419.5)
+    (100.0, 3, 4, 417.6)
     """
     if not isinstance(model, Fitted):
         raise InputError(f"model must be a fitted estimator of bitmix, got {type(model).__name__}")
     rows = model.rows_like_fit(X, sample_weight)
-    return statistics_of(rows, model.mixture_.density(), model.n_parameters_)
+    mixture = model.mixture_.density()
+    patterns = patterns_to_count(rows, mixture.items)
+    return statistics_of(rows, mixture, model.n_parameters_, patterns)
 
 
-def statistics_of(rows: Rows, mixture: Mixture, n_parameters: int) -> FitStatistics:
+def statistics_of(
+    rows: Rows, mixture: Mixture, n_parameters: int, patterns: BitMatrix | None
+) -> FitStatistics:
     """The statistics of a mixture that is a density over rows."""
     sums = predict.classify(rows, mixture)
     one = rows.layout.weight_one or 1
@@ -194,17 +204,19 @@ def statistics_of(rows: Rows, mixture: Mixture, n_parameters: int) -> FitStatist
         class_sizes=sizes,
         classification=means,
         entropy=sums.entropy_units / (one << predict.ENTROPY_BITS),
-        patterns=count_patterns(rows, mixture),
+        patterns=None if patterns is None else expected_patterns(patterns, mixture),
     )
 
 
-def count_patterns(rows: Rows, mixture: Mixture) -> Patterns | None:
-    """Observed and expected counts of patterns, if rows are complete and patterns not too many."""
-    n_cells = number_of_cells(rows.shape[1], mixture.items)
-    if rows.layout.missing or n_cells > MAX_CELLS:
+def patterns_to_count(rows: Rows, items: Items | None) -> BitMatrix | None:
+    """The different rows, if rows are complete and there are not too many possible ones."""
+    if rows.layout.missing or number_of_cells(rows.shape[1], items) > MAX_CELLS:
         return None
-    patterns = patterns_of(rows)
-    if patterns is None:
-        return None
-    expected = rows.total_weight * np.exp(predict.log_likelihoods(patterns, mixture))
-    return Patterns(patterns, patterns.weights, expected, n_cells)
+    return patterns_of(rows)
+
+
+def expected_patterns(patterns: BitMatrix, mixture: Mixture) -> Patterns:
+    """Observed and expected counts of patterns."""
+    n_cells = number_of_cells(patterns.shape[1], mixture.items)
+    logs = predict.log_likelihoods(patterns, mixture)
+    return Patterns(patterns, patterns.weights, logs, n_cells)

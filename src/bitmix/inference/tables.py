@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bitmix.errors import InputError
+
 _NOTHING = "–"
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
@@ -28,7 +30,7 @@ class Column:
 
     def shown(self, value: Any) -> str:
         """A value in print; a dash if there is none."""
-        if value is None or (isinstance(value, float) and math.isnan(value)):
+        if is_nothing(value):
             return _NOTHING
         if isinstance(value, bool):
             return "yes" if value else "no"
@@ -52,6 +54,13 @@ class Table:
         except ModuleNotFoundError:
             return records
         return pandas.DataFrame(records, columns=[column.name for column in self.columns])
+
+    def text(self, format: str) -> str:
+        """The table as "markdown", "latex" or "csv"."""
+        writers = {"markdown": self.to_markdown, "latex": self.to_latex, "csv": self.to_csv}
+        if format not in writers:
+            raise InputError(f"format must be one of {', '.join(writers)}, got {format!r}")
+        return writers[format]()
 
     def lines(self) -> list[list[str]]:
         """The cells in print."""
@@ -90,6 +99,11 @@ class Table:
         return not any(isinstance(value, str) for value in values)
 
 
+def is_nothing(value: Any) -> bool:
+    """Whether there is no value: None or NaN."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
 def _joined(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
@@ -99,6 +113,6 @@ def _escaped(text: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if is_nothing(value):
         return ""
     return repr(value) if isinstance(value, float) else value

@@ -1,0 +1,80 @@
+"""blrt: how many classes, by a bootstrap test."""
+
+import warnings
+from typing import Any
+
+from sklearn.base import clone
+
+from bitmix.errors import InputError
+from bitmix.estimators.template import TemplateMixture
+from bitmix.inference.fitted import in_memory
+from bitmix.inference.ratio_test import RatioTest, ratio_test
+from bitmix.rows import Rows, as_rows
+from bitmix.support import checks
+from bitmix.support.randomness import seed_of
+
+
+def blrt(
+    X: Any,
+    k: int,
+    estimator: TemplateMixture | None = None,
+    *,
+    n: int = 99,
+    sample_weight: Any = None,
+    random_state: Any = 0,
+) -> RatioTest:
+    """Test k classes against k - 1 by the bootstrap likelihood-ratio test (McLachlan 1987).
+
+    Tables are drawn from the fit of k - 1 classes, and both numbers of classes are fitted to each.
+    The test ends early when ten of them had a statistic as large as that of X.
+
+    Parameters
+    ----------
+    X : as in `TemplateMixture.fit`
+    k : int
+        The number of classes, at least 2.
+    estimator : TemplateMixture, optional
+        Its parameters are used for every fit. By default ``noise_model="cell"``: latent classes.
+    n : int, default=99
+        The number of replicates, at most.
+    sample_weight : array-like, shape (m,), optional
+        How often each row counts. The sum is the number of people of a replicate.
+    random_state : int, RandomState, Generator or None
+
+    Examples
+    --------
+    >>> import bitmix
+    >>> from bitmix.datasets import make_templates, sample_mixture
+    >>> truth = make_templates(2, 8, separation=0.5, random_state=0)
+    >>> X, _ = sample_mixture(truth, [0.6, 0.4], noise=0.1, m=200, random_state=0)
+    >>> bitmix.blrt(X, 2, n=19).p_value
+    0.05
+    """
+    k = checks.whole(k, "k", least=2, remedy="the test compares k classes with k - 1")
+    estimator = TemplateMixture(noise_model="cell") if estimator is None else estimator
+    rows = as_rows(X, estimator.binarize, missing=True, sample_weight=sample_weight)
+    seed = seed_of(random_state)
+    models = []
+    for number in (k - 1, k):
+        model: TemplateMixture = clone(estimator).set_params(n_components=number, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a number that is too large is meant to be tried
+            models.append(model.fit(rows))
+    return compare_fits(rows, models[0], models[1], n=n, seed=seed)
+
+
+def compare_fits(
+    rows: Rows, small: TemplateMixture, large: TemplateMixture, *, n: int, seed: int
+) -> RatioTest:
+    """The test of two fitted models, one of which has a class more."""
+    n = checks.whole(n, "n", least=1, remedy="99 are usual")
+    if small.noise_model_ != large.noise_model_:
+        raise InputError(
+            f"both fits must have the same noise model, got {small.noise_model_!r} and "
+            f"{large.noise_model_!r}: give an estimator with a noise model other than 'auto'"
+        )
+    table = in_memory(rows, "blrt")
+    before, after = (model.history_[-1].log_likelihood for model in (small, large))
+    fits = small.mixture_, large.mixture_
+    settings = large.settings_like_fit()
+    return ratio_test(table, fits, 2 * (after - before), settings, n=n, seed=seed)
