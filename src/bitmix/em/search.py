@@ -171,12 +171,13 @@ def converge(rows: Rows, fit: Fit, settings: Settings) -> Fit:
     while not (converged := may_stop and _is_close(fit, settings.tol)):
         if len(fit.objectives) > settings.max_iter:
             break
-        fit = em_step(rows, fit, settings.noise)
-        path.append(fit.mixture)
-        may_stop = may_stop or len(path) == 3  # gains are compared if there was no jump in between
-        if len(path) == 3 and not _is_close(fit, settings.tol):
+        if len(path) == 3:
             fit, may_stop = _jump(rows, fit, path, settings.noise)
             path = [fit.mixture]
+        else:
+            fit = em_step(rows, fit, settings.noise)
+            path.append(fit.mixture)
+            may_stop = may_stop or len(path) == 3  # gains are not compared across a jump
     return replace(fit, converged=converged)
 
 

@@ -35,6 +35,9 @@ _ROWS_AT_ONCE = 1 << 14  # when rows are saved or compared
 _MAX_COUNTED_BYTES = 1 << 28  # counting the ones of more would make a notebook wait
 _LONG_WORK = 1 << 32  # words times values per row: about two seconds, enough to show a bar
 _MAX_REPEATED = 100_000
+_TURNED = np.packbits(  # the bits of a byte in the order of columns, inverted
+    1 - np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little"), axis=1
+)[:, 0]
 
 V = TypeVar("V")
 _sharing = threading.Lock()
@@ -351,22 +354,29 @@ class BitMatrix:
 
     def distinct(self) -> "BitMatrix":
         """The different rows in sorted order, each with its weight, if they are at most half of all
-        rows or have weights; the rows themselves otherwise.
+        rows or have weights; the rows themselves otherwise. Of two rows, the first has a 1 in the
+        first column in which they differ.
         """
-        if not isinstance(self._words, np.ndarray):
+        units = self._weight_units
+        if isinstance(self._words, ListedWords):
+            keys = self._words.keys()
+        else:
+            keys = _keys(self.words if units is None else self.words[:, :-1])
+        if units is None and len(set(keys)) > len(keys) // 2:
             return self
-        units, words = self._weight_units, self._words
-        if units is not None:
-            words = words[:, :-1]
-        rows = np.ascontiguousarray(words).view(np.dtype((np.void, 8 * words.shape[1])))[:, 0]
-        if units is None and len(set(_hashes(words).tolist())) > len(words) // 2:
-            return self
-        _, first, group = np.unique(rows, return_index=True, return_inverse=True)
-        weights = np.zeros(len(first), dtype=np.int64)
-        np.add.at(weights, group, 1 if units is None else units)
-        joined = np.concatenate([words[first], weights.astype(WORD)[:, None]], axis=1)
+        first_with = {key: i for i, key in reversed(list(enumerate(keys)))}
+        order = sorted(first_with)
+        position = {key: i for i, key in enumerate(order)}
+        weights = np.zeros(len(order), dtype=np.int64)
+        np.add.at(weights, [position[key] for key in keys], 1 if units is None else units)
+        first = self.subset(np.array([first_with[key] for key in order]))
+        if isinstance(first._words, ListedWords):
+            words: Any = ListedWords(first._words.events, weights)
+        else:
+            bits = first.words if units is None else first.words[:, :-1]
+            words = np.concatenate([bits, weights.astype(WORD)[:, None]], axis=1)
         layout = Layout(self.layout.missing, self.layout.weight_one or 1)
-        return self.trusted(joined, self._n_columns, self.feature_names, layout)
+        return self.trusted(words, self._n_columns, self.feature_names, layout)
 
     def draw(self, l: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """The numbers of l random rows, drawn as often as their weights say."""
@@ -525,10 +535,9 @@ def _count_ones(block: Block) -> Ints:
     return np.array([ones, cells if known is None else np.bitwise_count(known).sum()])
 
 
-def _hashes(words: Words) -> NDArray[np.uint64]:
-    """A number per row that is the same for equal rows."""
-    odd = np.random.default_rng(0).integers(1 << 63, size=words.shape[1], dtype=np.uint64) * 2 + 1
-    return (words * odd).sum(axis=1)
+def _keys(words: Words) -> list[bytes]:
+    """The rows as bytes that sort by columns, a 1 before a 0."""
+    return [row.tobytes() for row in _TURNED[np.ascontiguousarray(words).view(np.uint8)]]
 
 
 def _is_everything(columns: Any) -> bool:
