@@ -21,6 +21,7 @@ def blrt(
     *,
     n: int = 99,
     sample_weight: Any = None,
+    items: Any = None,
     random_state: Any = 0,
 ) -> RatioTest:
     """Test k classes against k - 1 by the bootstrap likelihood-ratio test (McLachlan 1987).
@@ -39,6 +40,8 @@ def blrt(
         The number of replicates, at most.
     sample_weight : array-like, shape (m,), optional
         How often each row counts. The sum is the number of people of a replicate.
+    items : list of lists of int, optional
+        Items with several values, as in `TemplateMixture.fit`.
     random_state : int, RandomState, Generator or None
 
     Examples
@@ -59,7 +62,7 @@ def blrt(
         model: TemplateMixture = clone(estimator).set_params(n_components=number, random_state=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a number that is too large is meant to be tried
-            models.append(model.fit(rows))
+            models.append(model.fit(rows, items=items))
     return compare_fits(rows, models[0], models[1], n=n, seed=seed)
 
 

@@ -12,7 +12,7 @@ from bitmix.rows import Rows
 from bitmix.rows.items import Items
 from bitmix.rows.packed import BitMatrix
 
-MAX_GROUPED_ROWS = 10_000_000
+MAX_GROUPED_ROWS = 1_000_000
 
 
 @runtime_checkable
