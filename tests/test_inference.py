@@ -318,7 +318,7 @@ def test_intervals_stay_between_0_and_1_and_hold_the_estimate(fitted):
     model, X = fitted
     for result in (
         bitmix.bootstrap(model, X, n=20).intervals,
-        bitmix.analytic_standard_errors(model, X).intervals(),
+        bitmix.analytic_standard_errors(model, X).intervals,
     ):
         for estimate, ends in (
             (model.weights_, result.weights),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bitmix.estimators.template import TemplateMixture as TemplateMixture
     from bitmix.inference.bootstrap import bootstrap as bootstrap
     from bitmix.inference.information import analytic_standard_errors as analytic_standard_errors
+    from bitmix.inference.item_table import item_probabilities as item_probabilities
     from bitmix.inference.relate import relate as relate
     from bitmix.inference.residuals import bivariate_residuals as bivariate_residuals
     from bitmix.inference.statistics import fit_statistics as fit_statistics
@@ -42,6 +43,7 @@ _HOME = {
     "bootstrap": "bitmix.inference.bootstrap",
     "certify_fit": "bitmix.certify.fit",
     "fit_statistics": "bitmix.inference.statistics",
+    "item_probabilities": "bitmix.inference.item_table",
     "relate": "bitmix.inference.relate",
     "select_components": "bitmix.estimators.select",
 }
@@ -62,6 +64,7 @@ __all__ = [
     "errors",
     "features",
     "fit_statistics",
+    "item_probabilities",
     "metrics",
     "plots",
     "relate",

@@ -21,6 +21,7 @@ from bitmix.inference.estimates import AT_BOUND, Estimates, intervals, of_mixtur
 from bitmix.inference.fitted import in_memory, patterns_of, refittable
 from bitmix.models.mixture import Floats, Mixture
 from bitmix.rows.packed import BitMatrix
+from bitmix.support import checks
 
 MAX_PARAMETERS = 5_000
 _BLOCK_CELLS = 1 << 22  # floats of a block of rows
@@ -38,13 +39,17 @@ class AnalyticErrors:
     """Of the fit."""
     n_people: float
     """Rows, or the sum of their weights."""
+    level: float
 
-    def intervals(self, level: float = 0.95) -> Estimates:
-        """Intervals as those of `bitmix.bootstrap`; their ends are the last axis."""
-        return intervals(self.estimates, self.standard_errors, level, self.n_people)
+    @property
+    def intervals(self) -> Estimates:
+        """Intervals of level `level`, as those of `bitmix.bootstrap`; ends are the last axis."""
+        return intervals(self.estimates, self.standard_errors, self.level, self.n_people)
 
 
-def analytic_standard_errors(model: Any, X: Any, sample_weight: Any = None) -> AnalyticErrors:
+def analytic_standard_errors(
+    model: Any, X: Any, sample_weight: Any = None, level: float = 0.95
+) -> AnalyticErrors:
     """Standard errors of a latent class model from its observed information.
 
     Probabilities at 0 or 1 have no standard error of this kind: they are left out, as if they were
@@ -58,6 +63,8 @@ def analytic_standard_errors(model: Any, X: Any, sample_weight: Any = None) -> A
         The rows of the fit.
     sample_weight : array-like, shape (m,), optional
         How often each row counts.
+    level : float, default=0.95
+        The probability that an interval is to hold the true value.
     """
     model = refittable(model, "analytic_standard_errors")
     mixture = model.mixture_
@@ -67,10 +74,11 @@ def analytic_standard_errors(model: Any, X: Any, sample_weight: Any = None) -> A
             f"{mixture.noise_model!r} model: use bitmix.bootstrap"
         )
     rows = in_memory(model.rows_like_fit(X, sample_weight), "analytic_standard_errors")
-    return from_information(patterns_of(rows) or rows, mixture)
+    level = checks.between(level, "level", 0, 1)
+    return from_information(patterns_of(rows) or rows, mixture, level)
 
 
-def from_information(rows: BitMatrix, mixture: Mixture) -> AnalyticErrors:
+def from_information(rows: BitMatrix, mixture: Mixture, level: float) -> AnalyticErrors:
     """Standard errors of a mixture with a probability per cell."""
     free = FreeParameters(mixture, rows.total_weight)
     if free.n > MAX_PARAMETERS:
@@ -99,6 +107,7 @@ def from_information(rows: BitMatrix, mixture: Mixture) -> AnalyticErrors:
         n_left_out=int(np.isnan(errors).sum()),
         estimates=of_mixture(mixture),
         n_people=rows.total_weight,
+        level=level,
     )
 
 

@@ -22,7 +22,7 @@ STARTS = 3
 """Of a search in a replicate. Five raise the mean statistic of 1,000 × 20 tables by less than its
 standard error over 24 tables, and leave its largest values as they are."""
 TOLERANCE = 1e-5
-"""Of a fit in a replicate, in nats per row, unless that of the fit is larger. The largest statistics
+"""Of a fit in a replicate, in nats per row, unless that of the fit is larger. The largest values
 of 24 tables of 300 × 6 stay the same to .01 from 1e-7 on, and fits take a third of the time."""
 
 

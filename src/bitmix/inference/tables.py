@@ -27,6 +27,15 @@ class Column:
     """The heading in print."""
     spec: str = ""
     """How a number is printed, as in ``format(number, spec)``; text is printed as it is."""
+    ends: tuple[str, ...] = ()
+    """The keys of the ends of an interval, which is printed behind the number."""
+
+    def cell(self, record: dict[str, Any]) -> str:
+        """The value of a record in print."""
+        if not self.ends:
+            return self.shown(record[self.name])
+        low, high = (self.shown(record[end]) for end in self.ends)
+        return f"{self.shown(record[self.name])} [{low}, {high}]"
 
     def shown(self, value: Any) -> str:
         """A value in print; a dash if there is none."""
@@ -46,14 +55,19 @@ class Table:
     columns: tuple[Column, ...]
     records: tuple[dict[str, Any], ...]
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all columns, the ends of intervals behind their numbers."""
+        return [name for column in self.columns for name in (column.name, *column.ends)]
+
     def frame(self) -> Any:
         """A pandas DataFrame, or a list of dictionaries where pandas is not installed."""
-        records = [{c.name: record[c.name] for c in self.columns} for record in self.records]
+        records = [{name: record[name] for name in self.names} for record in self.records]
         try:
             import pandas
         except ModuleNotFoundError:
             return records
-        return pandas.DataFrame(records, columns=[column.name for column in self.columns])
+        return pandas.DataFrame(records, columns=self.names)
 
     def text(self, format: str) -> str:
         """The table as "markdown", "latex" or "csv"."""
@@ -64,7 +78,7 @@ class Table:
 
     def lines(self) -> list[list[str]]:
         """The cells in print."""
-        return [[c.shown(record[c.name]) for c in self.columns] for record in self.records]
+        return [[c.cell(record) for c in self.columns] for record in self.records]
 
     def to_markdown(self) -> str:
         """A Markdown table."""
@@ -89,9 +103,9 @@ class Table:
         """CSV text, numbers with all their digits, missing values empty."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([column.name for column in self.columns])
+        writer.writerow(self.names)
         for record in self.records:
-            writer.writerow([_plain(record[column.name]) for column in self.columns])
+            writer.writerow([_plain(record[name]) for name in self.names])
         return text.getvalue()
 
     def _is_number(self, column: Column) -> bool:
