@@ -56,16 +56,12 @@ def predict(
         check_writable(target, force, *ENDINGS)
         check_distinct(model, data, target)
         if proba and target.suffix.lower() == ".npy":
-            raise ValueError(
-                f"--proba needs columns, for which {target.name} has no room: use .csv"
-            )
+            raise ValueError(f"--proba needs a file with columns, got {target.name}: use .csv")
     id_name = (reading.id_column or fitted.id_column_ or "id") if table.has_ids else None
     members = np.zeros(len(fitted.weights_), dtype=np.int64)
     rows = 0
-    with (
-        hidden(quiet or target is None),
-        open_writer(target, id_name, len(members) if proba else 0) as write,
-    ):
+    n_columns = len(members) if proba else 0
+    with hidden(quiet or target is None), open_writer(target, id_name, n_columns) as write:
         for chunk in table.chunks():
             probabilities = fitted.predict_proba(BitMatrix(chunk.words, table.n_columns))
             labels = probabilities.argmax(axis=1)

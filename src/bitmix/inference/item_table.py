@@ -28,7 +28,7 @@ def item_probabilities(
     """The probability of each answer in each class, by the names of the items.
 
     A binary item has one line, the probability of a 1; an item with several values has a line per
-    value. `people` are those who answered, by weight.
+    value. n is the number of people who answered, by weight.
 
     Parameters
     ----------
@@ -53,10 +53,10 @@ def item_probabilities(
     >>> X = pd.DataFrame({"sings": [1, 1, 1, 0, 0], "dances": [1, 1, 0, 0, 0]})
     >>> model = bitmix.TemplateMixture(1, noise_model="cell", prior=0, random_state=0).fit(X)
     >>> print(bitmix.item_probabilities(model, X).to_markdown())
-    | item | answer | class 0 | people | missing |
-    | --- | --- | ---: | ---: | ---: |
-    | sings | 1 | 0.600 | 5 | 0 |
-    | dances | 1 | 0.400 | 5 | 0 |
+    | item | class 0 | n |
+    | --- | ---: | ---: |
+    | sings | 0.600 | 5 |
+    | dances | 0.400 | 5 |
     <BLANKLINE>
     """
     if not isinstance(model, Fitted):
@@ -79,16 +79,18 @@ def item_probabilities(
             records.append(record)
     classes = [
         Column(
-            f"class_{i}", f"class {i}", ".3f",
+            f"class_{i}", f"class {i}", ".3f" if ends is None else ".2f",
             ends=() if ends is None else (f"class_{i}_low", f"class_{i}_high"),
         )
         for i in range(k)
     ]  # fmt: skip
-    columns = (Column("item", "item"), Column("answer", "answer"), *classes, *_COUNTS)
-    return Table(columns, tuple(records))
-
-
-_COUNTS = (Column("people", "people", ".6g"), Column("missing", "missing", ".6g"))
+    first = [Column("item", "item")]
+    if mixture.items is not None:
+        first.append(Column("answer", "answer"))
+    last = [Column("people", "n", ".6g")]
+    if rows.layout.missing:
+        last.append(Column("missing", "missing", ".6g"))
+    return Table((*first, *classes, *last), tuple(records))
 
 
 def known_people(rows: Rows) -> Floats:

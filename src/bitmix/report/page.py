@@ -13,9 +13,10 @@ import numpy as np
 
 from bitmix import __version__
 from bitmix.estimators.base import FittedTemplates
-from bitmix.estimators.select import Selection
+from bitmix.estimators.select import Selection, enumeration_table
 from bitmix.report import svg
 from bitmix.report.facts import CLEAR_MARGIN, FLAG_LEVEL, MAX_GROUPS, Facts, printable
+from bitmix.report.paper import Paper
 from bitmix.report.pictures import Picture, painter
 from bitmix.report.svg import Drawing, Tick
 from bitmix.support.extras import need
@@ -38,8 +39,8 @@ _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def render(
-    facts: Facts, model: FittedTemplates, *, selection: Selection | None, geometry: Any,
-    title: str | None, source: str | None,
+    facts: Facts, model: FittedTemplates, paper: Paper, *, selection: Selection | None,
+    geometry: Any, title: str | None, source: str | None,
 ) -> str:  # fmt: skip
     """The page as HTML."""
     need("jinja2")
@@ -58,6 +59,8 @@ def render(
         title = f"{facts.k} {plural(facts.k, 'group')} in {place}"
     return environment.from_string(asset("page.html.j2")).render(
         facts=facts,
+        printable=printable,
+        paper=paper,
         model=model,
         estimator=type(model).__name__,
         title=printable(title),
@@ -68,6 +71,7 @@ def render(
         pictures=_pictures(facts, geometry),
         charts=_charts(facts, selection),
         selection=selection,
+        enumeration=enumeration_table(selection.candidates) if selection else None,
         criterion=CRITERIA[selection.criterion] if selection else "",
         settings=settings(model),
         versions=versions(),
