@@ -154,12 +154,13 @@ class FreeParameters:
     @cached_property
     def columns(self) -> NDArray[np.intp]:
         """The column of each parameter."""
-        return np.concatenate([part.columns for part in self.parts] or [np.empty(0, dtype=np.intp)])
+        return np.concatenate([*(part.columns for part in self.parts), np.empty(0, dtype=np.intp)])
 
     @cached_property
     def classes(self) -> NDArray[np.intp]:
         """The class of each parameter."""
-        return np.repeat([part.i for part in self.parts], [len(p.columns) for p in self.parts])
+        owners = [np.full(len(part.columns), part.i) for part in self.parts]
+        return np.concatenate([*owners, np.empty(0, dtype=np.intp)])
 
 
 def information(rows: BitMatrix, mixture: Mixture, free: FreeParameters) -> Floats:
