@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import json
 import math
 import os
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from command import bitmix as run_bitmix
 from scipy import optimize, stats
 
 import bitmix
@@ -575,3 +577,102 @@ def test_items_must_have_a_few_values():
     model = latent_classes(X, 1, items=[[0, 1, 2]])
     with pytest.raises(InputError, match="a value that the fit has not seen has no column"):
         model.predict(np.zeros((1, 3)))
+
+
+# item probabilities, the command line and the report
+
+
+def test_item_probabilities_by_name():
+    frame = pd.DataFrame(survey(300, 13)[0][:, :4], columns=["a", "b", "c", "d"]).astype(float)
+    frame.loc[:29, "b"] = np.nan
+    model = latent_classes(frame, 2)
+    errors = bitmix.analytic_standard_errors(model, frame)
+    table = bitmix.item_probabilities(model, frame, errors)
+    record = table.records[1]
+    assert (record["item"], record["people"], record["missing"]) == ("b", 270, 30)
+    assert record["class_1"] == model.probabilities_[1, 1]
+    assert record["class_1_low"] == errors.intervals.probabilities[1, 1, 0]
+    assert [column.heading for column in table.columns] == [
+        "item", "class 0", "class 1", "n", "missing",
+    ]  # fmt: skip
+    assert table.frame()["class_0_high"].tolist() == [r["class_0_high"] for r in table.records]
+    doubled = np.stack([frame == 0, frame == 1], axis=2).reshape(300, 8).astype(float)
+    doubled[:30, 2:4] = np.nan
+    names = [f"{name}_{answer}" for name in "abcd" for answer in ("no", "yes")]
+    doubled = pd.DataFrame(doubled, columns=names)
+    model = latent_classes(doubled, 2, items=[[0, 1], [2, 3], [4, 5], [6, 7]])
+    lines = bitmix.item_probabilities(model, doubled).lines()
+    assert [line[:2] for line in lines[:3]] == [["a", "no"], ["a", "yes"], ["b", "no"]]
+
+
+@pytest.fixture(scope="module")
+def survey_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("survey") / "survey.csv"
+    X, _ = survey(200, 14, P[:2, 3:7], np.array([0.6, 0.4]))
+    pd.DataFrame(X, columns=["sings", "dances", "reads", "cooks"]).to_csv(path, index=False)
+    return path
+
+
+CELL = ("--noise-model", "cell", "--prior", "0")
+
+
+def test_the_command_line_prints_items_and_fit(survey_file, tmp_path):
+    model = latent_classes(pd.read_csv(survey_file), 2)
+    fit = bitmix.fit_statistics(model, pd.read_csv(survey_file))
+    page = tmp_path / "page.html"
+    done = run_bitmix("fit", survey_file, "-k", "2", *CELL, "--report", page)
+    assert done.returncode == 0
+    printed = " ".join(done.stdout.split())
+    assert "2 classes" in printed
+    assert f"ln L {fit.log_likelihood:.3f}" in printed
+    assert f"G² {fit.g_squared:.2f}, χ² {fit.chi_squared:.2f} with {fit.df} df" in printed
+    assert f"sings {model.probabilities_[0, 0]:.2f} [" in printed
+    assert "--noise-model cell --prior 0.0 -o my.model" in printed
+    text = page.read_text()
+    assert "Item probabilities" in text
+    assert f"{model.probabilities_[0, 0]:.2f} [" in text
+    assert 'download="items.tex"' in text
+    assert f"{fit.bic:,.2f}" in text
+
+
+def test_the_command_line_prints_the_table_over_k(survey_file):
+    options = ("fit", survey_file, "-k", "1-2", *CELL, "--blrt", "5", "--bootstrap", "5")
+    done = run_bitmix(*options, "--table", "--words", "groups")
+    assert "| k | parameters | ln L |" in done.stdout
+    assert "2 groups" in done.stdout
+    values = json.loads(run_bitmix(*options, "--json").stdout)
+    assert [record["n_components"] for record in values["candidates"]] == [1, 2]
+    assert values["candidates"][1]["blrt"] == pytest.approx(1 / 6)
+    assert values["bic"] == pytest.approx(values["candidates"][1]["bic"])
+    assert [item["item"] for item in values["items"]] == ["sings", "dances", "reads", "cooks"]
+    assert np.shape(values["intervals"]["probabilities"]) == (2, 4, 2)
+    assert len(values["standard_errors"]["weights"]) == 2
+
+
+def test_predict_writes_the_whole_posterior(survey_file, tmp_path):
+    path = tmp_path / "survey.model"
+    run_bitmix("fit", survey_file, "-k", "2", *CELL, "-o", path)
+    expected = bitmix.TemplateMixture.load(path).predict_proba(pd.read_csv(survey_file))
+    for ending, read in ((".csv", pd.read_csv), (".parquet", pd.read_parquet)):
+        target = tmp_path / f"labels{ending}"
+        assert run_bitmix("predict", path, survey_file, "-o", target, "--proba").returncode == 0
+        frame = read(target)
+        assert list(frame) == ["row", "label", "probability_0", "probability_1"]
+        np.testing.assert_allclose(frame.iloc[:, 2:], expected, rtol=1e-5)
+    done = run_bitmix("predict", path, survey_file, "-o", tmp_path / "labels.npy", "--proba")
+    assert done.returncode == 2
+    assert "--proba needs a file with columns, got labels.npy: use .csv" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("-k", "2", "--table"), "--table compares numbers of templates: give a range"),
+        (("-k", "2", "--blrt", "9"), "--blrt compares numbers of templates: give a range"),
+        (("-k", "2", "--method", "classic", "--bootstrap", "9"), "needs --method template"),
+    ],
+)
+def test_options_without_a_meaning_are_refused(survey_file, options, message):
+    done = run_bitmix("fit", survey_file, *options)
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.split())

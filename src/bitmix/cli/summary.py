@@ -7,7 +7,7 @@ from bitmix.cli.data import Dataset
 
 MAX_NOISE_LEVELS = 100
 """Of more noise levels, only the mean is reported."""
-MAX_PROBABILITIES = 100_000
+MAX_PROBABILITIES = 20_000
 """Of more probabilities, there is no list by item."""
 MAX_ITEMS_SHOWN, MAX_CLASSES_SHOWN = 40, 8
 
@@ -54,7 +54,7 @@ def summarize_fit(model: Any, data: Dataset, errors: Any, words: str | None) -> 
     }
     if not hasattr(model, "noise_model_"):  # the paper's estimators score means that are not bits
         summary["log_likelihood"] = counts.log_likelihood
-    if model.mixture_.means.size <= MAX_PROBABILITIES:
+    if model.mixture_.noise is None and model.mixture_.means.size <= MAX_PROBABILITIES:
         summary["items"] = item_probabilities(model, data.rows, errors)
     if errors is not None:
         summary["standard_errors"] = vars(errors.standard_errors)
