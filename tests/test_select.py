@@ -214,6 +214,18 @@ def test_the_model_that_was_chosen_is_kept():
     assert not hasattr(estimator, "weights_")
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_noise_model_is_chosen_again_for_the_number_that_is_selected(seed):
+    """Three templates are too few for six, so that a probability per cell seems better. In 18 other
+    tables of 3 to 20 templates, the number and the noise model were always those planted."""
+    X = planted(6, 0.1, seed)
+    assert TemplateMixture(3, random_state=seed).fit(X).noise_model_ != "shared"
+    selection = select_components(X, random_state=seed)
+    assert selection.n_components == 6
+    assert {model.noise_model_ for model in selection.models} == {"shared"}
+    assert selection.model.noise_model_scores_
+
+
 def test_the_noise_model_is_chosen_once_in_the_middle_of_the_range():
     X = planted(3, 0.1, 7)
     selection = select_components(X, range(1, 6), random_state=0)

@@ -18,7 +18,7 @@ from scipy.special import logsumexp
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
-from bitmix import BitMatrix, TemplateMixture, TwoRoundEM
+from bitmix import BitMatrix, ClassicEM, TemplateMixture, TwoRoundEM
 from bitmix.datasets import make_templates, sample_mixture
 from bitmix.em import predict
 from bitmix.em.fit import HeldOut, choose
@@ -1106,7 +1106,7 @@ def test_more_components_than_different_rows_are_reported(model, prior, k):
 
 def test_more_components_than_different_rows_are_reported_without_equal_ones():
     """All rows are equal, and the second component nearly empty: neither equal nor without rows."""
-    with pytest.warns(EmptyComponentsWarning, match="2 components for 1 different rows"):
+    with pytest.warns(EmptyComponentsWarning, match="2 components for 1 distinct rows"):
         fit = TemplateMixture(2, noise_model="cell", random_state=0).fit(np.zeros((5, 3)))
     assert 0 < fit.weights_[1] < 1e-3
     assert fit.duplicates_ == []
@@ -1250,3 +1250,12 @@ def test_damaged_models_are_refused(tmp_path, change, says):
     modelfile.write(tmp_path / "b.model", header, arrays)
     with pytest.raises(FileFormatError, match=f"damaged: .*{says}"):
         TemplateMixture.load(tmp_path / "b.model")
+
+
+@pytest.mark.parametrize("estimator", [TemplateMixture, TwoRoundEM, ClassicEM])
+def test_components_that_do_not_fit_into_memory_are_refused(estimator, monkeypatch):
+    """With what it would take; 32 bytes for each of 40 · 500 cells."""
+    X = np.random.default_rng(0).integers(2, size=(100, 500))
+    monkeypatch.setattr("bitmix.estimators.base._memory", lambda: 32 * 40 * 500 - 1)
+    with pytest.raises(InputError, match=r"40 components of 500 columns need .* GB"):
+        estimator(40).fit(X)

@@ -100,11 +100,13 @@ def print_fit(summary: dict[str, Any], classes_from: str) -> None:
         f"density {summary['density']:.3f}, {summary['n_components']} {summary['words']}"
     )
     console.print(template_table(summary))
-    console.print(_fit_line(summary))
-    is_class_model = summary.get("noise_model") == "cell"
-    console.print(_items(summary) if is_class_model else noise_line(summary))
-    if is_class_model and summary["noise_model_scores"]:
-        console.print(model_line(summary))
+    if summary.get("noise_model") == "cell":
+        console.print(_fit_line(summary))
+        console.print(_items(summary))
+        if summary["noise_model_scores"]:
+            console.print(model_line(summary))
+    else:
+        console.print(noise_line(summary))
     if "n_agreeing" in summary:
         console.print(starts_line(summary))
         sample = summary["n_rows_searched"]

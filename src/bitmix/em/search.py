@@ -21,8 +21,8 @@ from bitmix.rows import Rows
 
 # What decides results; `benchmarks/ablation.py` leaves each out in turn.
 SEEDS_PER_COMPONENT, MIN_SEEDS, MIN_CELL_SEEDS = 2, 64, 32
-"""l is 2k, but at least 64, as a light component beside a heavy one needs a seed, too; at least 32
-with a probability per cell, which takes more rows to learn than a template."""
+"""l is 2k, but at least 64, because a light component beside a heavy one needs a seed, too. It is
+at least 32 with a probability per cell, which takes more rows to learn than a template."""
 ROWS_PER_SEED = 32
 """Templates are merged after they have seen this many rows; probabilities need all rows."""
 PLAIN_STEPS = 2
@@ -31,12 +31,12 @@ CHECK_STEP, HOPE = 10, 3
 """At this step a start is given up if it would stay behind the best one before it even with three
 times the gain that its last two gains forecast."""
 ENOUGH = 3
-"""So many finished starts that agree are enough."""
+"""The number of finished starts that agree which is enough."""
 
 _LOOSER = 1000  # starts are compared when they are this many times `tol` from their limit
 _COOLING_ROWS, _MAX_HALVINGS = 256, 12
 _SAME = 0.01  # components are the same if no probability differs by more
-_NEARLY = 20  # weights and rates change by one part in so many at most; 22 nats stay 20
+_NEARLY = 20  # weights and rates change by 1/20 at most, so that 22 nats stay at least 20
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Start:
     """ln L + ln of the prior where it ended, in nats, on the rows that were searched."""
     n_steps: int
     finished: bool
-    """Whether it went on to its end; otherwise it was given up."""
+    """Whether it converged; otherwise it was given up."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,13 +143,7 @@ def begin(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> M
     halvings = _halvings(rows, mixture, rng) if noise.model == "cell" else 0
     for cooler in [*range(halvings, 0, -1), *[0] * (1 + PLAIN_STEPS)]:
         statistics = accumulate(rows, mixture.scores(), noise.items, cooler)
-        if noise.model == "cell":
-            mixture = noise.maximise(statistics, mixture)
-        else:  # templates are not rounded yet
-            means = statistics.means(mixture.means)
-            bits = replace(mixture, means=means).templates == 1
-            rates = noise.rates(statistics, bits)
-            mixture = Mixture(means, statistics.weights, rates, noise.items)
+        mixture = noise.maximise(statistics, mixture)
     merged = merge(statistics, mixture, k, noise.prior)
     return settings.noise.maximise(merged, mixture.with_equal_weights(np.arange(k)))
 
@@ -182,7 +176,8 @@ def converge(rows: Rows, fit: Fit, settings: Settings) -> Fit:
 
 
 def _jump(rows: Rows, fit: Fit, path: list[Mixture], noise: Noise) -> tuple[Fit, bool]:
-    """The fit at an extrapolated mixture if that is better, and whether it is not."""
+    """The fit at an extrapolated mixture, if that is better, and False; otherwise the fit as it is,
+    and True."""
     further = extrapolate(*path) if noise.model == "cell" else None
     if further is None:
         return fit, True

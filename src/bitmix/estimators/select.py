@@ -5,6 +5,7 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +34,7 @@ CRITERIA = ("mdl", "icl", "bic", "aic", "stability")
 PATIENCE = 3  # without a range: values of k that may pass without improvement
 ROWS_PER_COMPONENT = 10  # without a range: k goes no further than this allows
 _SPLITS = 5
-_CHANCE = 0.1  # groups that come back no better than this are not real
+_CHANCE = 0.1  # groups that are less stable than this are not real
 _AS_STABLE = 0.01
 
 
@@ -149,10 +150,10 @@ def select_components(
     """Choose how many templates the rows of X have.
 
     A template bit has two values, so it costs at most one bit, ln 2 nats, and not the ½·ln m of a
-    real parameter; less where templates have most columns in common (`template_nats`). That is
-    ``"mdl"``, the default. ``"icl"`` adds the entropy of the memberships to it. ``"bic"`` counts
-    bits as real parameters and misses light templates. ``"stability"`` asks another question: for
-    the largest k whose groups come back when two halves of the rows are fitted apart.
+    real parameter; it costs less where templates have most columns in common (`template_nats`).
+    That is ``"mdl"``, the default. ``"icl"`` adds the entropy of the memberships. ``"bic"`` counts
+    bits as real parameters and misses light templates. ``"stability"`` asks another question: what
+    is the largest k for which the same groups are found in two halves of the rows?
 
     Parameters
     ----------
@@ -161,8 +162,9 @@ def select_components(
         The numbers to try. By default 1, 2, 3, … until the criterion has not improved for three
         values, and no more than one per ten rows.
     estimator : TemplateMixture, optional
-        Its parameters are used for every fit. If its noise model is ``"auto"``, it is chosen once,
-        for the number in the middle of the range (for 3 without one).
+        Its parameters are used for every fit. If its noise model is ``"auto"``, it is chosen for
+        the number in the middle of the range (for 3 without one), and again for the number that is
+        selected: if that is another noise model, everything is fitted once more with that one.
     criterion : {"mdl", "icl", "bic", "aic", "stability"}, default="mdl"
     sample_weight : array-like, shape (m,), optional
         How often each row counts.
@@ -172,7 +174,7 @@ def select_components(
         The number of replicates of the bootstrap test of each number of components against one
         less; 99 are usual, and with 0 there is no test. See `bitmix.blrt`.
     random_state : int, RandomState, Generator or None
-        As in `TemplateMixture`; that of `estimator` where this is None.
+        As in `TemplateMixture`; if it is None, that of `estimator`.
 
     Examples
     --------
@@ -199,47 +201,90 @@ def select_components(
     estimator = clone(estimator).set_params(random_state=seed)
     wanted, n_rows = None, count_rows(rows)
     if k_range is not None:
-        wanted = sorted({check_components(k, n_rows) for k in k_range})
+        wanted = sorted({check_components(k, n_rows, rows.shape[1]) for k in k_range})
         if not wanted:
             raise InputError("k_range must hold at least one number of templates, got none")
-    middle = min(3, n_rows) if wanted is None else wanted[len(wanted) // 2]
-    fits: dict[int, TemplateMixture] = {}
-    if estimator.noise_model == "auto" and estimator.noise is None:
-        fits[middle] = _fitted(estimator, middle, rows, items)
-        estimator.set_params(noise_model=fits[middle].noise_model_)
-    candidates: dict[int, Candidate] = {}
+    question = Question(rows, items, wanted, criterion)
     n_blrt = checks.whole(blrt, "blrt", least=0)
-    groups = None if items is None else Items.of_groups(items, rows.shape[1])
-    patterns = patterns_to_count(rows, groups)
     with shown(estimator.verbose):
-        for k in _tried(wanted, n_rows, candidates, criterion):
-            if k not in fits:
-                fits[k] = _fitted(estimator, k, rows, items)
-            candidates[k] = _candidate(rows, fits[k], patterns)
-    if criterion == "stability":
-        with shown(estimator.verbose):
-            candidates = {
-                k: replace(each, stability=_instability(rows, estimator, k, seed, items))
-                for k, each in progress(candidates.items(), "halves", total=len(candidates))
-            }
-        best = _most_stable(list(candidates.values()))
-    else:
-        best = min(candidates.values(), key=lambda candidate: getattr(candidate, criterion))
-    if n_blrt:
-        with shown(estimator.verbose):
-            for k in progress(sorted(candidates.keys() & {k + 1 for k in candidates}), "tests"):
-                test = compare_fits(rows, fits[k - 1], fits[k], n=n_blrt, seed=seed)
-                candidates[k] = replace(candidates[k], blrt=test.p_value)
-    models = tuple(fits[k] for k in candidates)
-    selection = Selection(best.n_components, criterion, tuple(candidates.values()), models)
+        if estimator.noise_model != "auto" or estimator.noise is not None:
+            selection = _enumerated(estimator, {}, question)
+        else:
+            middle = min(3, n_rows) if wanted is None else wanted[len(wanted) // 2]
+            chosen = _fitted(estimator, middle, rows, items)
+            selection = _of_noise_model(chosen, question)
+            again = _fitted(estimator, selection.n_components, rows, items)
+            if again.noise_model_ != chosen.noise_model_:
+                selection = _of_noise_model(again, question)
+        if n_blrt:
+            selection = _tested(selection, rows, n_blrt, seed)
     if selection.at_end and criterion != "stability":
         warnings.warn(
-            f"{best.n_components} is the largest number that was tried: more templates may be "
+            f"{selection.n_components} is the largest number that was tried: more templates may be "
             "better, so try a longer range",
             RangeWarning,
             stacklevel=2,
         )
     return selection
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Which numbers of templates are compared, on which rows, and by what."""
+
+    rows: Rows
+    items: Any
+    wanted: list[int] | None
+    criterion: str
+
+    @cached_property
+    def patterns(self) -> BitMatrix | None:
+        """The response patterns, if they can be counted."""
+        groups = None
+        if self.items is not None:
+            groups = Items.of_groups(self.items, self.rows.shape[1])
+        return patterns_to_count(self.rows, groups)
+
+
+def _of_noise_model(fitted: TemplateMixture, question: Question) -> Selection:
+    """A selection with the noise model that was chosen for one number of templates."""
+    estimator = clone(fitted).set_params(noise_model=fitted.noise_model_)
+    return _enumerated(estimator, {fitted.n_components: fitted}, question)
+
+
+def _enumerated(
+    estimator: TemplateMixture, fits: dict[int, TemplateMixture], question: Question
+) -> Selection:
+    """Fits for every number of templates, but for those that are there, and the best of them."""
+    rows, items, criterion = question.rows, question.items, question.criterion
+    candidates: dict[int, Candidate] = {}
+    for k in _tried(question.wanted, count_rows(rows), candidates, criterion):
+        if k not in fits:
+            fits[k] = _fitted(estimator, k, rows, items)
+        candidates[k] = _candidate(rows, fits[k], question.patterns)
+    if criterion == "stability":
+        seed = estimator.random_state
+        candidates = {
+            k: replace(each, stability=_instability(rows, estimator, k, seed, items))
+            for k, each in progress(candidates.items(), "halves", total=len(candidates))
+        }
+        best = _most_stable(list(candidates.values()))
+    else:
+        best = min(candidates.values(), key=lambda candidate: getattr(candidate, criterion))
+    models = tuple(fits[k] for k in candidates)
+    return Selection(best.n_components, criterion, tuple(candidates.values()), models)
+
+
+def _tested(selection: Selection, rows: Rows, n: int, seed: int) -> Selection:
+    """The selection, with the bootstrap test of each number of templates against one less."""
+    fits = {model.n_components: model for model in selection.models}
+    tested = []
+    for each in progress(selection.candidates, "tests", total=len(selection.candidates)):
+        k, p_value = each.n_components, None
+        if k - 1 in fits:
+            p_value = compare_fits(rows, fits[k - 1], fits[k], n=n, seed=seed).p_value
+        tested.append(replace(each, blrt=p_value))
+    return replace(selection, candidates=tuple(tested))
 
 
 def _tried(

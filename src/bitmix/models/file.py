@@ -14,7 +14,7 @@ from bitmix.support.atomic import atomic_write, naming
 from bitmix.support.npy import read_npy_header
 
 VERSION = 1
-_MOST_TIMES = 8  # the size of the file; we write arrays as they are
+_MOST_TIMES = 8  # times the size of the file: arrays are stored uncompressed
 
 
 def write(

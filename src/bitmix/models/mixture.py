@@ -110,7 +110,7 @@ class Mixture:
 
     @property
     def templates(self) -> NDArray[np.uint8]:
-        """T_i rounded to bits; ½ rounds to 0. An item has its likeliest value."""
+        """T_i rounded to bits; ½ rounds to 0. An item has its most likely value."""
         bits = self.means > 0.5
         if self.items is not None:
             bits = self.items.one_per_item(self.means, bits)

@@ -119,7 +119,8 @@ def profile(
         level = number(_FLOOR - _PLOT_HEIGHT * height)
         parts.append(
             f'<path class="grid" d="M{_LEFT} {level}h{_PLOT_WIDTH}"/>'
-            f'<text class="tick" x="{_LEFT - 5}" y="{level}" dy="4" text-anchor="end">{number(height)}</text>'
+            f'<text class="tick" x="{_LEFT - 5}" y="{level}" dy="4" text-anchor="end">'
+            f"{number(height)}</text>"
         )
     for i, values in enumerate(lines):
         xs = [_LEFT + _PLOT_WIDTH * (j + 0.5) / len(values) for j in range(len(values))]

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bitmix.kernels.bits import WORD, Words, pack, words_for
+from bitmix.errors import InputError
+from bitmix.kernels.bits import WORD, Words, words_for
 from bitmix.kernels.events import BASE_ROWS, Events
 from bitmix.kernels.fixed import Ints
 from bitmix.rows.protocol import Layout
@@ -50,11 +51,12 @@ class ListedWords:
         """The packed rows with these numbers."""
         some = self.subset(numbers)
         starts, cells = some.events.starts, some.events.cells
-        bits = np.zeros((len(numbers), len(some.events.base)), dtype=np.bool_)
-        bits[np.repeat(np.arange(len(numbers)), np.diff(starts)), cells] = True
+        words = np.zeros((len(numbers), words_for(len(some.events.base))), dtype=WORD)
+        row = np.repeat(np.arange(len(numbers)), np.diff(starts))
+        np.bitwise_or.at(words, (row, cells >> 6), WORD.type(1) << (cells & 63).astype(WORD))
         if some.weights is None:
-            return pack(bits)
-        return np.concatenate([pack(bits), some.weights.astype(WORD)[:, None]], axis=1)
+            return words
+        return np.concatenate([words, some.weights.astype(WORD)[:, None]], axis=1)
 
 
 def list_events(
@@ -78,6 +80,10 @@ def list_sparse(X: Any, binarize: float | None) -> Events | None:
     X = X.tocsr()
     if len(X.shape) != 2:
         return None  # the packing of words says what is wrong
+    try:
+        X.check_format(full_check=True)
+    except ValueError as error:
+        raise InputError(f"X is damaged: it is not a valid sparse matrix: {error}") from None
     m, n = X.shape
     if 4 * X.nnz > 8 * m * words_for(max(n, 1)) or binarize is not None or not m * n:
         return None

@@ -353,7 +353,7 @@ class BitMatrix:
         return self.trusted(words, self._n_columns, self.feature_names, Layout(self.layout.missing))
 
     def distinct(self) -> "BitMatrix":
-        """The different rows in sorted order, each with its weight, if they are at most half of all
+        """The distinct rows in sorted order, each with its weight, if they are at most half of all
         rows or have weights; the rows themselves otherwise. Of two rows, the first has a 1 in the
         first column in which they differ.
         """
@@ -423,8 +423,12 @@ class BitMatrix:
     @property
     def very_sparse(self) -> bool:
         """Whether a row has fewer events than words, and its events are at hand."""
-        listed = self.listed
-        return listed is not None and len(listed.cells) < len(self) * words_for(self._n_columns)
+        per_row = words_for(self._n_columns)
+        if isinstance(self._words, np.ndarray) and "listed" not in vars(self):
+            head = self.layout.bits(self._words[:BASE_ROWS], self._n_columns)
+            if 2 * len(head) * per_row < Events.count(head, None, self._n_columns, self.base):
+                return False  # clearly not, so that lists are not made
+        return self.listed is not None and len(self.listed.cells) < len(self) * per_row
 
     def fold(self, start: Callable[[], T], *, block_cells: int = 1, workers: int = 1 << 16) -> T:
         """The sum of accumulators, made by `start`, to which all blocks of rows were added.

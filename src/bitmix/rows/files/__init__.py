@@ -55,8 +55,8 @@ def open_table(
     id_column, label_column : str, optional
         The names of columns that are not features.
     missing : bool, default=False
-        Whether cells may be missing: NaN, null, or empty, NA, NaN or null in a text. Without it a
-        missing cell is an error.
+        Whether cells may be missing: NaN or null, and in text also empty cells, NA, NaN and null.
+        Otherwise a missing cell is an error.
     """
     path = Path(path)
     kind = ending(path)

@@ -95,7 +95,7 @@ class Table:
             raise InputError(f"{self.path} has weights, which would be lost: use the file as it is")
 
     def chunks(self) -> Iterator[Chunk]:
-        """All rows, in chunks of bounded size. May be called again, but for standard input."""
+        """All rows, in chunks of bounded size. May be called again, except for standard input."""
         rows = 0
         megabytes = self.size // 1_000_000 if self.size >= _LARGE else 0
         with naming(self.path), meter(f"reading {self.path.name}", megabytes) as show:
