@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from bitmix.errors import InputError, RangeWarning
 from bitmix.estimators.base import check_components, count_rows
-from bitmix.estimators.blrt import compare_fits
+from bitmix.estimators.blrt import one_class_more
 from bitmix.estimators.template import TemplateMixture
 from bitmix.inference.statistics import FitStatistics, patterns_to_count, statistics_of
 from bitmix.inference.tables import Column, Table, is_nothing
@@ -282,7 +282,7 @@ def _tested(selection: Selection, rows: Rows, n: int, seed: int) -> Selection:
     for each in progress(selection.candidates, "tests", total=len(selection.candidates)):
         k, p_value = each.n_components, None
         if k - 1 in fits:
-            p_value = compare_fits(rows, fits[k - 1], fits[k], n=n, seed=seed).p_value
+            p_value = one_class_more(rows, fits[k - 1], n=n, seed=seed).p_value
         tested.append(replace(each, blrt=p_value))
     return replace(selection, candidates=tuple(tested))
 

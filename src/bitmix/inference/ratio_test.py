@@ -7,6 +7,7 @@ import numpy as np
 
 from bitmix.em.fit import fit_mixture
 from bitmix.em.search import Settings, converge, evaluate
+from bitmix.inference.fitted import patterns_of
 from bitmix.inference.replicates import for_each, known_words
 from bitmix.kernels.threads import available
 from bitmix.models.mixture import Floats, Mixture
@@ -33,7 +34,7 @@ class RatioTest:
     n_components: int
     """k, the number of classes that is tested against k - 1."""
     statistic: float
-    """2·(ln L with k classes - ln L with k - 1 classes)."""
+    """2·(ln L with k classes - ln L with k - 1 classes), by the search of the replicates."""
     p_value: float
     """The probability of so large a statistic if there are k - 1 classes."""
     replicates: Floats
@@ -43,27 +44,29 @@ class RatioTest:
 
 
 def ratio_test(
-    rows: BitMatrix, fits: tuple[Mixture, Mixture], statistic: float, settings: Settings,
-    *, n: int, seed: int, enough: int = ENOUGH,
-) -> RatioTest:  # fmt: skip
-    """Test the larger of two mixtures against the smaller one.
+    rows: BitMatrix, small: Mixture, settings: Settings, *, n: int, seed: int, enough: int = ENOUGH
+) -> RatioTest:
+    """Test one component more than `small`, which was fitted to the rows, against as many.
 
-    A replicate is a table from the smaller one, as long as the data and with its missing cells. The
-    smaller mixture is fitted again from where it was, the larger one by a search.
+    A replicate is a table from `small`, as long as the data and with as many missing cells. To each
+    table and to the data alike, `small` is fitted again from where it is, and the larger mixture by
+    a search: a better search for the data would find a class too many too often.
     """
-    small, large = (mixture.density() for mixture in fits)
-    k = large.n_components
+    small, k = small.density(), small.n_components + 1
     settings = replace(
         settings, n_init=min(settings.n_init, STARTS), tol=max(settings.tol, TOLERANCE)
     )
 
-    def replicate(number: int) -> float:
-        table = simulated(rows, small, stream(seed, "simulation", number))
-        null = converge(table, evaluate(table, small, settings.noise), settings)
+    def ratio(table: BitMatrix, number: int) -> float:
+        smaller = converge(table, evaluate(table, small, settings.noise), settings)
         larger = fit_mixture(table, k, settings, compare_models=False, seed=seed + number).fit
-        gain = larger.statistics.log_likelihood - null.statistics.log_likelihood
+        gain = larger.statistics.log_likelihood - smaller.statistics.log_likelihood
         return max(0.0, 2 * gain)
 
+    def replicate(number: int) -> float:
+        return ratio(simulated(rows, small, stream(seed, "simulation", number)), number)
+
+    statistic = ratio(patterns_of(rows) or rows, n)
     values: list[float] = []
     at_once = available()  # what is computed beyond the last one needed is thrown away
     for first in range(0, n, at_once):
