@@ -5,6 +5,7 @@
     python -m benchmarks.lca blrt-power [--first 0] [--n 100]
     python -m benchmarks.lca relate [--first 0] [--n 200]
     python -m benchmarks.lca times
+    python -m benchmarks.lca items
 
 Each simulated survey has the number of its seed, so runs of a part can be added up. StepMix is
 asked as well where it is installed. Each line that is printed is one result.
@@ -177,6 +178,34 @@ def times() -> Iterator[str]:
     yield f"StepMix, BLRT of 99, from 5, n_init=1: {99 / 5 * total:.1f} s"
 
 
+def items() -> Iterator[str]:
+    """Seconds of one start: 100,000 people, 100 items of 4 values, k = 5, beside StepMix."""
+    m, n, values, k = 100_000, 100, 4, 5
+    rng = np.random.default_rng(0)
+    p = 0.5 * rng.dirichlet(np.ones(values), size=(k, n)) + 0.5 / values
+    classes, answers = rng.integers(k, size=m), np.empty((m, n), dtype=np.int64)
+    for i in range(k):
+        members = np.flatnonzero(classes == i)
+        drawn = rng.random((len(members), n, 1))
+        answers[members] = (drawn > np.cumsum(p[i], axis=1)[:, :-1]).sum(axis=2)
+    X = np.zeros((m, n * values), dtype=np.uint8)
+    X[np.arange(m)[:, None], np.arange(n) * values + answers] = 1
+    groups = [list(range(s * values, (s + 1) * values)) for s in range(n)]
+    options: dict[str, Any] = {"noise_model": "cell", "prior": 0, "n_init": 1, "random_state": 0}
+    TemplateMixture(2, **options).fit(X[:5000], items=groups)  # loads the compiled kernels
+    for name, max_rows in (("a sample, then all rows", None), ("all rows", m)):
+        model = TemplateMixture(k, max_rows_search=max_rows, **options)
+        seconds = _seconds(lambda model=model: model.fit(X, items=groups))  # type: ignore[misc]
+        yield f"{name}: {seconds:.2f} s, ln L {model.history_[-1].log_likelihood:.2f}"
+    try:
+        from stepmix.stepmix import StepMix
+    except ModuleNotFoundError:
+        return
+    peer = StepMix(k, measurement="categorical", random_state=0, verbose=0, progress_bar=0)
+    seconds = _seconds(lambda: peer.fit(answers))
+    yield f"StepMix: {seconds:.2f} s, ln L {m * peer.score(answers):.2f}"
+
+
 def _seconds(function: Callable[[], Any]) -> float:
     start = time.perf_counter()
     function()
@@ -185,7 +214,7 @@ def _seconds(function: Callable[[], Any]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parts = ("coverage", "blrt-size", "blrt-power", "relate", "times")
+    parts = ("coverage", "blrt-size", "blrt-power", "relate", "times", "items")
     parser.add_argument("part", choices=parts)
     parser.add_argument("--first", type=int, default=0, help="seed of the first survey")
     parser.add_argument("--n", type=int, default=100, help="number of surveys")
@@ -198,6 +227,7 @@ def main() -> None:
         "blrt-power": lambda: blrt_power(seeds),
         "relate": lambda: relate(seeds),
         "times": times,
+        "items": items,
     }[options.part]()
     for line in lines:
         print(f"{options.part} {options.first}+{options.n}: {line}", flush=True)

@@ -44,11 +44,12 @@ def summarize_fit(model: Any, data: Dataset, errors: Any, words: str | None) -> 
 
     counts = tally(data.rows, model.mixture_)
     statistics = fit_statistics(model, data.rows)
+    sizes = statistics.class_sizes
     summary = {
         "rows": data.rows.shape[0],
         **summarize_model(model),
         "density": counts.density,
-        "members": counts.sizes,
+        "members": sizes.astype(int) if (sizes % 1 == 0).all() else sizes,  # by weight
         **statistics.to_dict(),
         "words": str(words) if words else words_for(model),
     }

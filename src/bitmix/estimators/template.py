@@ -100,6 +100,8 @@ class TemplateMixture(
         column or cell.
     probabilities_ : array of float64, shape (k, n)
         The probability of a 1.
+    n_parameters_ : int
+        Free parameters, as `bic` counts them.
     means_ : array of float64, shape (k, n)
         The share of ones of each component, rows weighted by their responsibilities.
     objective_ : float
