@@ -52,11 +52,10 @@ def in_memory(rows: Rows, what: str) -> BitMatrix:
 
 def patterns_of(rows: Rows) -> BitMatrix | None:
     """The different rows, each with its weight; None if the rows are too many or on a cluster."""
-    m, n = rows.shape
+    m = rows.shape[0]
     if not isinstance(rows, BitMatrix) or m > MAX_GROUPED_ROWS:
         return None
-    packed = BitMatrix.trusted(rows.words, n, rows.feature_names, rows.layout)
-    return (packed if rows.layout.weight_one else packed.weighted(np.ones(m))).distinct()
+    return (rows if rows.layout.weight_one else rows.weighted(np.ones(m))).distinct()
 
 
 def column_names(model: Any) -> list[str]:
