@@ -30,7 +30,7 @@ class Paper:
     """Item probabilities; None if they are too many."""
     errors: Bootstrap | AnalyticErrors | None
     residuals: Table | None
-    """The pairs of items with the largest residuals."""
+    """The pairs of items with the largest residuals; with p-values if there was a bootstrap."""
 
     @property
     def how(self) -> str:
@@ -52,16 +52,17 @@ def paper_of(model: Any, rows: Rows, errors: Bootstrap | AnalyticErrors | None) 
     if errors is None and is_class_model:
         errors = quick_errors(model, rows)
     items = item_probabilities(model, rows, errors) if is_class_model else None
-    return Paper(
-        fit_statistics(model, rows), items, errors, _residuals(model, rows) if items else None
-    )
+    n_replicates = errors.n if isinstance(errors, Bootstrap) else 0
+    residuals = None if items is None else _residuals(model, rows, n_replicates)
+    return Paper(fit_statistics(model, rows), items, errors, residuals)
 
 
-def _residuals(model: Any, rows: Rows) -> Table | None:
+def _residuals(model: Any, rows: Rows, n_replicates: int) -> Table | None:
     m, n = rows.shape
-    if not isinstance(rows, BitMatrix) or n < 2 or m * (2.0 * n) ** 2 > MAX_RESIDUAL_WORK:
+    work = m * (2.0 * n) ** 2 * (1 + n_replicates)
+    if not isinstance(rows, BitMatrix) or n < 2 or work > MAX_RESIDUAL_WORK:
         return None
     try:
-        return bivariate_residuals(model, rows).largest(N_RESIDUALS)
+        return bivariate_residuals(model, rows, n_replicates).largest(N_RESIDUALS)
     except InputError:
         return None
