@@ -20,6 +20,7 @@ def summarize_model(model: Any) -> dict[str, Any]:
     summary = {
         "columns": model.n_features_in_,
         "n_components": len(model.weights_),
+        "words": words_for(model),
         "weights": model.weights_,
         "bits_set": model.templates_.sum(axis=1),
         "noise": model.noise_ if noise.size <= MAX_NOISE_LEVELS else float(noise.mean()),
@@ -39,7 +40,6 @@ def summarize_fit(model: Any, data: Dataset, errors: Any, words: str | None) -> 
     `errors` are standard errors of the fit, or None.
     """
     from bitmix.em.predict import tally
-    from bitmix.inference.item_table import item_probabilities
     from bitmix.inference.statistics import fit_statistics
 
     counts = tally(data.rows, model.mixture_)
@@ -51,12 +51,12 @@ def summarize_fit(model: Any, data: Dataset, errors: Any, words: str | None) -> 
         "density": counts.density,
         "members": sizes.astype(int) if (sizes % 1 == 0).all() else sizes,  # by weight
         **statistics.to_dict(),
-        "words": str(words) if words else words_for(model),
     }
+    if words is not None:
+        summary["words"] = str(words)
     if not hasattr(model, "noise_model_"):  # the paper's estimators score means that are not bits
         summary["log_likelihood"] = counts.log_likelihood
-    if model.mixture_.noise is None and model.mixture_.means.size <= MAX_PROBABILITIES:
-        summary["items"] = item_probabilities(model, data.rows, errors)
+    summary |= items_of(model, data.rows, errors)
     if errors is not None:
         summary["standard_errors"] = vars(errors.standard_errors)
         summary["intervals"] = vars(errors.intervals)
@@ -69,6 +69,16 @@ def summarize_fit(model: Any, data: Dataset, errors: Any, words: str | None) -> 
         summary["purity"] = conditional_purity(data.classes, labels)
         summary["entropy"] = conditional_entropy(data.classes, labels)
     return summary
+
+
+def items_of(model: Any, rows: Any, errors: Any) -> dict[str, Any]:
+    """The item probabilities of a model with a probability per cell, if they are not too many."""
+    from bitmix.inference.item_table import item_probabilities
+
+    mixture = model.mixture_
+    if mixture.noise is not None or mixture.means.size > MAX_PROBABILITIES:
+        return {}
+    return {"items": item_probabilities(model, rows, errors)}
 
 
 def words_for(model: Any) -> str:
@@ -103,7 +113,7 @@ def print_fit(summary: dict[str, Any], classes_from: str) -> None:
     console.print(template_table(summary))
     if summary.get("noise_model") == "cell":
         console.print(_fit_line(summary))
-        console.print(_items(summary))
+        console.print(items_table(summary))
         if summary["noise_model_scores"]:
             console.print(model_line(summary))
     else:
@@ -135,7 +145,7 @@ def _fit_line(summary: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _items(summary: dict[str, Any]) -> Any:
+def items_table(summary: dict[str, Any]) -> Any:
     """The probability of each answer in each class, if that is not too long to read."""
     from rich.box import SIMPLE
     from rich.table import Table
@@ -166,7 +176,7 @@ def template_table(summary: dict[str, Any]) -> Any:
     """A table with one line per template."""
     from rich.table import Table
 
-    one = {"classes": "class", "groups": "group"}.get(summary.get("words", ""), "template")
+    one = {"classes": "class", "groups": "group"}.get(summary["words"], "template")
     columns = {
         one: [str(i) for i in range(summary["n_components"])],
         "share" if one == "class" else "weight": [f"{weight:.3f}" for weight in summary["weights"]],

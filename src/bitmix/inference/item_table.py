@@ -20,7 +20,7 @@ MAX_QUICK_WORK = 1e10
 
 def item_probabilities(
     model: Any,
-    X: Any,
+    X: Any = None,
     errors: Bootstrap | AnalyticErrors | None = None,
     *,
     sample_weight: Any = None,
@@ -34,8 +34,8 @@ def item_probabilities(
     ----------
     model : TemplateMixture, TwoRoundEM or ClassicEM
         Fitted.
-    X : as in ``model.predict``
-        The rows of the fit.
+    X : as in ``model.predict``, optional
+        The rows of the fit. Without them, people are not counted.
     errors : optional
         The result of `bitmix.bootstrap` or `bitmix.analytic_standard_errors`, for intervals.
     sample_weight : array-like, shape (m,), optional
@@ -61,16 +61,17 @@ def item_probabilities(
     """
     if not isinstance(model, Fitted):
         raise InputError(f"model must be a fitted estimator of bitmix, got {type(model).__name__}")
-    mixture, rows = model.mixture_, model.rows_like_fit(X, sample_weight)
-    people = known_people(rows)
-    p = mixture.probabilities
+    mixture, p = model.mixture_, model.mixture_.probabilities
+    rows = None if X is None else model.rows_like_fit(X, sample_weight)
+    people = None if rows is None else known_people(rows)
     k, ends = len(p), None if errors is None else errors.intervals.probabilities
     names, records = column_names(model), []
     for item, group in zip(item_names(model), item_columns(mixture), strict=True):
         for s in group:
             answer = "1" if len(group) == 1 else names[s].removeprefix(item).lstrip("_=: ")
-            record: dict[str, Any] = {"item": item, "answer": answer, "people": people[s]}
-            record["missing"] = rows.total_weight - people[s]
+            record: dict[str, Any] = {"item": item, "answer": answer}
+            if rows is not None and people is not None:
+                record |= {"people": people[s], "missing": rows.total_weight - people[s]}
             for i in range(k):
                 record[f"class_{i}"] = float(p[i, s])
                 if ends is not None:
@@ -87,8 +88,8 @@ def item_probabilities(
     first = [Column("item", "item")]
     if mixture.items is not None:
         first.append(Column("answer", "answer"))
-    last = [Column("people", "n", ".6g")]
-    if rows.layout.missing:
+    last = [] if rows is None else [Column("people", "n", ".6g")]
+    if rows is not None and rows.layout.missing:
         last.append(Column("missing", "missing", ".6g"))
     return Table((*first, *classes, *last), tuple(records))
 
