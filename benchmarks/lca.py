@@ -1,6 +1,7 @@
 """Numbers for a paper, measured: do intervals hold the truth, do tests keep their level?
 
     python -m benchmarks.lca coverage [--first 0] [--n 100] [--overlap]
+    python -m benchmarks.lca criteria [--first 0] [--n 40] [--overlap]
     python -m benchmarks.lca blrt-size [--first 0] [--n 300]
     python -m benchmarks.lca blrt-power [--first 0] [--n 100]
     python -m benchmarks.lca relate [--first 0] [--n 200]
@@ -68,6 +69,20 @@ def coverage(seeds: range, overlap: bool) -> Iterator[str]:
     for name, values in held.items():
         yield f"{name}: {np.sum(values)} of {np.size(values)} held, {np.mean(values):.4f}"
     yield f"no intervals or no match in {refused} of {len(seeds)}"
+
+
+def criteria(seeds: range, overlap: bool) -> Iterator[str]:
+    """Which of 1 to 5 classes each criterion chooses where there are 3: 10 items, 500 people."""
+    names = ("aic", "sabic", "bic", "caic", "icl")
+    chosen: dict[str, list[int]] = {name: [] for name in names}
+    for seed in seeds:
+        X, _ = survey(500, seed, OVERLAP if overlap else CLEAR, SHARES)
+        fits = [bitmix.fit_statistics(latent_classes(X, k), X) for k in range(1, 6)]
+        for name in names:
+            chosen[name].append(1 + int(np.argmin([getattr(fit, name) for fit in fits])))
+    for name, numbers in chosen.items():
+        counts = np.bincount(numbers, minlength=6)[1:]
+        yield f"{name}: 1 to 5 classes chosen {', '.join(map(str, counts))} times"
 
 
 def blrt_size(seeds: range) -> Iterator[str]:
@@ -214,15 +229,16 @@ def _seconds(function: Callable[[], Any]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parts = ("coverage", "blrt-size", "blrt-power", "relate", "times", "items")
+    parts = ("coverage", "criteria", "blrt-size", "blrt-power", "relate", "times", "items")
     parser.add_argument("part", choices=parts)
     parser.add_argument("--first", type=int, default=0, help="seed of the first survey")
     parser.add_argument("--n", type=int, default=100, help="number of surveys")
-    parser.add_argument("--overlap", action="store_true", help="coverage: classes that overlap")
+    parser.add_argument("--overlap", action="store_true", help="classes that overlap")
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.n)
     lines = {
         "coverage": lambda: coverage(seeds, options.overlap),
+        "criteria": lambda: criteria(seeds, options.overlap),
         "blrt-size": lambda: blrt_size(seeds),
         "blrt-power": lambda: blrt_power(seeds),
         "relate": lambda: relate(seeds),
