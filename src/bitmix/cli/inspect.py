@@ -7,7 +7,14 @@ import typer
 
 from bitmix.cli.options import Json
 from bitmix.cli.output import print_json
-from bitmix.cli.summary import noise_line, starts_line, summarize_model, template_table
+from bitmix.cli.summary import (
+    items_of,
+    items_table,
+    noise_line,
+    starts_line,
+    summarize_model,
+    template_table,
+)
 
 MAX_NAMES_SHOWN = 8
 
@@ -29,6 +36,7 @@ def inspect(
     summary: dict[str, Any] = {
         "estimator": type(fitted).__name__,
         **summarize_model(fitted),
+        **items_of(fitted, None, None),
         "seed": fitted.seed_,
         "parameters": {k: v for k, v in fitted.get_params().items() if k != "init"},
         "rounds": len(fitted.history_),
@@ -48,7 +56,10 @@ def _show(summary: dict[str, Any]) -> None:
     console = Console(highlight=False, markup=False, soft_wrap=True)
     console.print(f"{summary['estimator']}, {summary['columns']:,} columns")
     console.print(template_table(summary), soft_wrap=False)
-    console.print(noise_line(summary))
+    if summary.get("noise_model") == "cell":
+        console.print(items_table(summary), soft_wrap=False)
+    else:
+        console.print(noise_line(summary))
     console.print(f"{summary['rounds']} EM steps, seed {summary['seed']}")
     if "n_agreeing" in summary:
         console.print(starts_line(summary))
