@@ -1067,6 +1067,10 @@ def test_a_fit_that_gains_nothing_is_close_and_one_that_gains_more_is_not():
     assert not search._is_close(fit_with([0.0, 1.0, 3.0]), 10.0)
 
 
+def agree(one, other, tol):
+    return search._agree(search._End.of(one), search._End.of(other), tol)
+
+
 def test_fits_agree_whatever_the_order_of_their_components():
     rng = np.random.default_rng(0)
     binary = Mixture(np.eye(4)[:3], np.full(3, 1 / 3), 0.1)
@@ -1074,15 +1078,15 @@ def test_fits_agree_whatever_the_order_of_their_components():
     for mixture in (binary, cells):
         best = fit_with([10.0], mixture=mixture)
         turned = fit_with([9.9], mixture=mixture.reordered([2, 0, 1]))
-        assert search._agree(best, best, 0.0)
-        assert search._agree(turned, best, 0.1)
-        assert not search._agree(turned, best, 0.01)  # an objective that is not the same
+        assert agree(best, best, 0.0)
+        assert agree(turned, best, 0.1)
+        assert not agree(turned, best, 0.01)  # an objective that is not the same
         doubled = fit_with([10.0], mixture=mixture.reordered([0, 0, 1]))
-        assert not search._agree(doubled, best, 1.0)
+        assert not agree(doubled, best, 1.0)
         moved = replace(mixture, means=np.roll(mixture.means, 1, axis=1))
-        assert not search._agree(fit_with([10.0], mixture=moved), best, 1.0)
-    assert search._all_differ(binary)
-    assert not search._all_differ(binary.reordered([0, 1, 0]))
+        assert not agree(fit_with([10.0], mixture=moved), best, 1.0)
+    assert search._End.of(fit_with([1.0], mixture=binary)).all_differ
+    assert not search._End.of(fit_with([1.0], mixture=binary.reordered([0, 1, 0]))).all_differ
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -1250,3 +1254,11 @@ def test_a_round_comes_back_from_plain_values():
     back = Round.from_dict(json.loads(json.dumps(kept)))
     assert (back.log_likelihood, back.n_templates) == (-12.5, 3)
     np.testing.assert_array_equal(back.weights, [0.5, 0.25, 0.25])
+
+
+def test_the_nearest_components_do_not_depend_on_the_processor():
+    """Of equal ones, the lowest; `np.argpartition` would take others with other instructions."""
+    near = np.ones(100)
+    near[[7, 50]], near[3] = 0.5, np.inf
+    expected = [7, 50, 0, 1, 2, *range(4, 7), *range(8, 16)]
+    assert merge._nearest(near).tolist() == expected

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import random_bits
 
-from bitmix import BitMatrix, TemplateMixture, select_components
+from bitmix import BitMatrix, TemplateMixture, TwoRoundEM, select_components
 from bitmix.datasets import make_templates, sample_mixture
 from bitmix.errors import InputError, RangeWarning
 from bitmix.estimators.select import CRITERIA, template_nats
@@ -355,3 +355,9 @@ def test_the_table_of_a_notebook_marks_the_choice():
 def test_bad_input_is_named(given, says):
     with pytest.raises(InputError, match=says):
         select_components(random_bits(20, 10, 0), **given)
+
+
+@pytest.mark.parametrize("estimator", [3, "x", TwoRoundEM(2)])
+def test_other_estimators_are_refused(estimator):
+    with pytest.raises(InputError, match="estimator must be a TemplateMixture"):
+        select_components(np.eye(4), [1, 2], estimator)

@@ -24,6 +24,7 @@ from bitmix.em import predict
 from bitmix.em.fit import HeldOut, choose
 from bitmix.em.noise import Noise
 from bitmix.em.search import Settings, begin, converge, em_step, evaluate
+from bitmix.em.seeds import initial_mixture
 from bitmix.em.step import Statistics, expect
 from bitmix.errors import (
     DuplicateTemplatesWarning,
@@ -1259,3 +1260,31 @@ def test_components_that_do_not_fit_into_memory_are_refused(estimator, monkeypat
     monkeypatch.setattr("bitmix.estimators.base._memory", lambda: 32 * 40 * 500 - 1)
     with pytest.raises(InputError, match=r"40 components of 500 columns need .* GB"):
         estimator(40).fit(X)
+
+
+@pytest.mark.parametrize("model", ["auto", "shared", "updown", "cell"])
+@pytest.mark.parametrize("most", [1, 3])
+def test_weights_are_repeated_rows_of_tables_with_few_copies(model, most):
+    """More rows than are seen before the seeds are merged."""
+    X, _ = sampled("updown", 2500)
+    rng = np.random.default_rng(most)
+    weights = rng.integers(1, most + 1, len(X))
+    often = np.repeat(np.asarray(X), weights, axis=0)
+    estimator = TemplateMixture(3, noise_model=model, n_init=2, random_state=0)
+    estimator.set_params(max_rows_search=len(often))
+    found = fitted_bits(estimator.fit(X, sample_weight=weights))
+    assert fitted_bits(estimator.fit(often)) == found
+
+
+def test_memberships_to_start_from_leave_out_missing_cells():
+    X = np.array([[1, np.nan], [1, 0], [np.nan, 1], [0, 1.0]])
+    rows = as_rows(X, missing=True)
+    start = initial_mixture(np.array([0, 0, 1, 1]), rows, 2)
+    np.testing.assert_allclose(start.means, [[2.5 / 3, 0.5 / 2], [0.5 / 2, 2.5 / 3]])
+
+
+def test_rates_that_are_known_are_saved_as_an_array(tmp_path):
+    X, _ = sampled("updown")
+    model = TemplateMixture(3, noise=np.array([0.1, 0.2]), random_state=0).fit(X)
+    model.save(tmp_path / "a.model")
+    assert TemplateMixture.load(tmp_path / "a.model").noise == [0.1, 0.2]

@@ -21,10 +21,13 @@ from bitmix.em.search import (
     search,
 )
 from bitmix.em.step import expect
+from bitmix.kernels.fixed import Ints
 from bitmix.models.mixture import NOISE_MODELS, Floats, Mixture, NoiseModel
 from bitmix.rows import Rows, fetch_if_small
 from bitmix.support.randomness import draw_without_replacement, stream
 
+WIDE, MAX_COLUMNS_SEARCH = 1 << 18, 1 << 16
+"""A table of more than 262,144 columns is searched in its 65,536 columns with most ones."""
 FOLDS = 4
 MIN_ROWS_SEARCH, ROWS_PER_SEED = 4096, 8
 _MIN_ROWS_TO_COMPARE = 2 * FOLDS
@@ -66,7 +69,8 @@ def fit_mixture(
     max_rows: int | None = None,
     start: Mixture | None = None,
 ) -> Result:
-    """Search in at most `max_rows` rows; if there are more, EM on all rows follows.
+    """Search in at most `max_rows` rows and `MAX_COLUMNS_SEARCH` columns, those with most ones; if
+    there are more, EM on all rows and columns follows.
 
     By default, `max_rows` is 8 rows per seed, condition 2 of Theorem 1, and at least 4,096. A
     `start` takes the place of the search.
@@ -82,6 +86,11 @@ def fit_mixture(
         sample = fetch_if_small(rows, max_rows)
     n_searched = sample.shape[0]
     sample = sample.distinct()
+    columns = None
+    if rows.shape[1] > WIDE and start is None and settings.noise.items is None:
+        counts = sample.column_counts()
+        columns = np.sort(np.argsort(-counts, kind="stable")[:MAX_COLUMNS_SEARCH])
+        sample = sample.with_columns(columns)
     scores: dict[NoiseModel, HeldOut] = {}
     found = None
     if compare_models and sample.repeated().shape[0] >= _MIN_ROWS_TO_COMPARE:
@@ -99,9 +108,18 @@ def fit_mixture(
     if found is None or settings.noise.model != "shared" or found.n_agreeing < ENOUGH:
         found = search(sample, k, settings, stream(seed, "seeds"))
     fit = found.fit
-    if m > max_rows:
+    if columns is not None:
+        fit = _refit(rows, _widened(fit.mixture, columns, counts), settings)
+    elif m > max_rows:
         fit = converge(rows, evaluate(rows, fit.mixture, settings.noise), settings)
     return Result(fit, found, n_searched, scores)
+
+
+def _widened(mixture: Mixture, columns: NDArray[np.int64], counts: Ints) -> Mixture:
+    """The mixture of some columns as one of all columns; others do not tell components apart."""
+    shares = np.tile((counts + 0.5) / (counts.max() + 1), (mixture.n_components, 1))
+    shares[:, columns] = mixture.probabilities
+    return Mixture(shares, mixture.weights, None)
 
 
 def _first_fits(rows: Rows, k: int, settings: Settings, seed: int) -> tuple[Search, list[Mixture]]:

@@ -144,8 +144,8 @@ def _by_likelihood(statistics: Statistics, p: Floats) -> tuple[Floats, Joined]:
 
 
 def _nearest(near: Floats) -> NDArray[np.intp]:
-    """The components that are nearest, at most `_NEAR`."""
-    nearest = np.argpartition(near, _NEAR)[:_NEAR] if len(near) > _NEAR else np.arange(len(near))
+    """The components that are nearest, at most `_NEAR`; the lowest index wins ties."""
+    nearest = np.argsort(near, kind="stable")[:_NEAR]
     return nearest[np.isfinite(near[nearest])]
 
 

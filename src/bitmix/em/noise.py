@@ -54,8 +54,9 @@ class Noise:
         """
         if self.model == "cell":
             prior = self.prior * (statistics.weight_one << fixed.SHARE_BITS)
-            ones, cells = statistics.sums, statistics.counts
-            means = _shares(ones + prior * statistics.column_shares, cells + prior, before.means)
+            means = statistics.sums.astype(np.float64)
+            means += prior * statistics.column_shares
+            means = _shares(means, statistics.counts + prior, before.means)
             return Mixture(means, statistics.weights, None, self.items)
         bits, noise = None, before.noise
         if noise is None:  # probabilities to start from
@@ -170,8 +171,9 @@ def _rates(flipped: Ints, cells: Ints, shape: tuple[int, int], prior: float) -> 
 
 
 def _shares(part: Any, total: Any, otherwise: Any) -> Floats:
-    """part / total, or `otherwise` where the total is 0."""
+    """part / total, or `otherwise` where the total is 0; `part` may be overwritten."""
     empty = total == 0
     if not np.any(empty):
-        return np.asarray(part / total, dtype=np.float64)
+        part /= total
+        return part
     return np.where(empty, otherwise, part / np.where(empty, 1, total))

@@ -107,10 +107,14 @@ def _of_responsibilities(rows: Rows, values: Any) -> Mixture:
     if rows.remote or rows.layout.weight_one:
         raise InputError("init takes responsibilities of rows in memory without weights only")
     shares = np.rint(values / totals * (1 << fixed.SHARE_BITS)).astype(np.int64)
-    words = rows.take(np.arange(len(shares)))
-    sums = backend(6e-8 * words.size).column_sums(words, shares, rows.shape[1])
-    mass = shares.sum(axis=0)
-    means = (sums + 0.5 * (1 << fixed.SHARE_BITS)) / (mass[:, None] + (1 << fixed.SHARE_BITS))
+    n, words = rows.shape[1], rows.subset(np.arange(len(shares))).words
+    kernels, mass = backend(6e-8 * words.size), shares.sum(axis=0)
+    bits, known = rows.layout.bits(words, n), rows.layout.known(words, n)
+    sums = kernels.column_sums(np.ascontiguousarray(bits), shares, n)
+    cells = mass[:, None]
+    if known is not None:
+        cells = kernels.column_sums(np.ascontiguousarray(known), shares, n)
+    means = (sums + 0.5 * (1 << fixed.SHARE_BITS)) / (cells + (1 << fixed.SHARE_BITS))
     return Mixture(means, mass / mass.sum(), None)
 
 

@@ -189,6 +189,8 @@ def select_components(
     if criterion not in CRITERIA:
         raise InputError(f"criterion must be one of {', '.join(CRITERIA)}, got {criterion!r}")
     estimator = TemplateMixture() if estimator is None else estimator
+    if not isinstance(estimator, TemplateMixture):
+        raise InputError(f"estimator must be a TemplateMixture, got {estimator!r}")
     rows = as_rows(X, estimator.binarize, missing=True, sample_weight=sample_weight)
     if criterion == "stability":
         rows = rows.repeated()
@@ -216,6 +218,9 @@ def select_components(
             again = _fitted(estimator, selection.n_components, rows, items)
             if again.noise_model_ != chosen.noise_model_:
                 selection = _of_noise_model(again, question)
+            else:  # the same fit, with the scores of the noise models
+                models = [again if m is selection.model else m for m in selection.models]
+                selection = replace(selection, models=tuple(models))
         if n_blrt:
             selection = _tested(selection, rows, n_blrt, seed)
     if selection.at_end and criterion != "stability":

@@ -31,8 +31,8 @@ def write(
 
 def _plain(value: Any) -> Any:
     """NumPy's numbers as Python's."""
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
     raise TypeError(f"cannot save a parameter of type {type(value).__name__}")
 
 

@@ -35,13 +35,28 @@ class ListedWords:
         weights = None if self.weights is None else self.weights[numbers]
         return ListedWords(self.events.take(numbers), weights)
 
+    def column_counts(self) -> Ints:
+        """The number of ones in each column, rows counted by weight."""
+        cells, counts = self.events.cells, np.zeros(len(self.events.base), dtype=np.int64)
+        lengths = np.diff(self.events.starts)
+        np.add.at(counts, cells, 1 if self.weights is None else np.repeat(self.weights, lengths))
+        return counts
+
+    def with_columns(self, columns: NDArray[np.intp]) -> "ListedWords":
+        """These columns alone."""
+        starts, cells = self.events.starts, self.events.cells
+        place = np.full(len(self.events.base), -1)
+        place[columns] = np.arange(len(columns))
+        new = place[cells]
+        before = np.concatenate([[0], np.cumsum(new >= 0)])
+        base = np.zeros(len(columns), dtype=np.bool_)
+        events = Events(before[starts], new[new >= 0].astype(np.uint32), base)
+        return ListedWords(events, self.weights)
+
     def keys(self) -> list[bytes]:
-        """The rows as bytes that sort by columns, a 1 before a 0."""
-        cells = self.events.cells.astype(">u4")
-        return [
-            cells[start:stop].tobytes() + b"\xff" * 4
-            for start, stop in pairwise(self.events.starts)
-        ]
+        """The rows as bytes, the same for equal rows."""
+        cells = self.events.cells
+        return [cells[start:stop].tobytes() for start, stop in pairwise(self.events.starts)]
 
     def read(self, start: int, stop: int, *, reuse: bool = False) -> Words:
         """The packed rows start … stop."""

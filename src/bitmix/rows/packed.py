@@ -35,9 +35,6 @@ _ROWS_AT_ONCE = 1 << 14  # when rows are saved or compared
 _MAX_COUNTED_BYTES = 1 << 28  # counting the ones of more would make a notebook wait
 _LONG_WORK = 1 << 32  # words times values per row: about two seconds, enough to show a bar
 _MAX_REPEATED = 100_000
-_TURNED = np.packbits(  # the bits of a byte in the order of columns, inverted
-    1 - np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little"), axis=1
-)[:, 0]
 
 V = TypeVar("V")
 _sharing = threading.Lock()
@@ -353,30 +350,29 @@ class BitMatrix:
         return self.trusted(words, self._n_columns, self.feature_names, Layout(self.layout.missing))
 
     def distinct(self) -> "BitMatrix":
-        """The distinct rows in sorted order, each with its weight, if they are at most half of all
-        rows or have weights; the rows themselves otherwise. Of two rows, the first has a 1 in the
-        first column in which they differ.
+        """The distinct rows in the order in which they first appear, each with its weight, if they
+        are at most half of all rows or have weights. Otherwise all rows, copies of a row together.
         """
         units = self._weight_units
         if isinstance(self._words, ListedWords):
             keys = self._words.keys()
         else:
-            keys = _keys(self.words if units is None else self.words[:, :-1])
-        if units is None and len(set(keys)) > len(keys) // 2:
-            return self
-        first_with = {key: i for i, key in reversed(list(enumerate(keys)))}
-        order = sorted(first_with)
-        position = {key: i for i, key in enumerate(order)}
-        weights = np.zeros(len(order), dtype=np.int64)
-        np.add.at(weights, [position[key] for key in keys], 1 if units is None else units)
-        first = self.subset(np.array([first_with[key] for key in order]))
+            words = self.words if units is None else self.words[:, :-1]
+            keys = [row.tobytes() for row in words]
+        number_of = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        numbers = np.array([number_of[key] for key in keys])
+        if units is None and 2 * len(number_of) > len(keys):
+            return self.subset(np.argsort(numbers, kind="stable"))
+        weights = np.zeros(len(number_of), dtype=np.int64)
+        np.add.at(weights, numbers, 1 if units is None else units)
+        first = self.subset(np.unique(numbers, return_index=True)[1])
         if isinstance(first._words, ListedWords):
-            words: Any = ListedWords(first._words.events, weights)
+            joined: Any = ListedWords(first._words.events, weights)
         else:
             bits = first.words if units is None else first.words[:, :-1]
-            words = np.concatenate([bits, weights.astype(WORD)[:, None]], axis=1)
+            joined = np.concatenate([bits, weights.astype(WORD)[:, None]], axis=1)
         layout = Layout(self.layout.missing, self.layout.weight_one or 1)
-        return self.trusted(words, self._n_columns, self.feature_names, layout)
+        return self.trusted(joined, self._n_columns, self.feature_names, layout)
 
     def draw(self, l: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """The numbers of l random rows, drawn as often as their weights say."""
@@ -384,6 +380,29 @@ class BitMatrix:
         if units is None:
             return draw_without_replacement(len(self), l, rng)
         return draw_by_weight(units, l, rng)
+
+    def column_counts(self) -> Ints:
+        """The number of ones in each column, rows counted by weight."""
+        counts = self._weight_units
+        if isinstance(self._words, ListedWords):
+            return self._words.column_counts()
+        counts = np.ones(len(self), dtype=np.int64) if counts is None else counts
+        bits = np.ascontiguousarray(self.layout.bits(self.words, self._n_columns))
+        return backend(6e-8 * bits.size).column_sums(bits, counts[:, None], self._n_columns)[0]
+
+    def with_columns(self, columns: NDArray[np.int64]) -> "BitMatrix":
+        """These columns alone, in memory."""
+        if isinstance(self._words, ListedWords):
+            words: Any = self._words.with_columns(columns)
+            return self.trusted(words, len(columns), None, self.layout)
+        n, parts = self._n_columns, []
+        for start, stop in spans(len(self), _MIN_BLOCK_ROWS):
+            block = self._read(start, stop)
+            bits, known = self.layout.bits(block, n), self.layout.known(block, n)
+            planes = [pack(unpack(p, n)[:, columns]) for p in (bits, known) if p is not None]
+            weights = [block[:, -1:]] if self.layout.weight_one else []
+            parts.append(np.concatenate([*planes, *weights], axis=1))
+        return self.trusted(np.concatenate(parts), len(columns), None, self.layout)
 
     def subset(self, indices: NDArray[np.int64]) -> "BitMatrix":
         """The rows with these numbers, in memory, with their known cells and weights."""
@@ -537,11 +556,6 @@ def _count_ones(block: Block) -> Ints:
     ones, known = np.bitwise_count(block.bits).sum(dtype=np.int64), block.known
     cells = len(block.words) * block.n_columns
     return np.array([ones, cells if known is None else np.bitwise_count(known).sum()])
-
-
-def _keys(words: Words) -> list[bytes]:
-    """The rows as bytes that sort by columns, a 1 before a 0."""
-    return [row.tobytes() for row in _TURNED[np.ascontiguousarray(words).view(np.uint8)]]
 
 
 def _is_everything(columns: Any) -> bool:
