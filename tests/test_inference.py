@@ -177,7 +177,7 @@ def test_values_gss82_and_election_as_published():
         assert fit.log_likelihood == pytest.approx(likelihood, abs=0.001)
     X, items = coded(table_of("gss82"))
     for k, likelihood in ((2, -2783.268), (3, -2754.545), (4, -2746.621)):
-        model = TemplateMixture(k, noise_model="cell", prior=0, n_init=40, random_state=0)
+        model = TemplateMixture(k, noise_model="cell", prior=0, n_init=100, random_state=0)
         fit = bitmix.fit_statistics(model.fit(X, items=items), X)
         assert fit.log_likelihood == pytest.approx(likelihood, abs=0.001)
     X, items = coded(table_of("election").iloc[:, :12].dropna())

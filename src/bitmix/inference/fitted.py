@@ -12,7 +12,7 @@ from bitmix.rows import Rows
 from bitmix.rows.items import Items
 from bitmix.rows.packed import BitMatrix
 
-MAX_GROUPED_ROWS = 1_000_000
+MAX_GROUPED_ROWS, MAX_SORTED_WORDS = 1_000_000, 1 << 24
 
 
 @runtime_checkable
@@ -51,11 +51,18 @@ def in_memory(rows: Rows, what: str) -> BitMatrix:
 
 
 def patterns_of(rows: Rows) -> BitMatrix | None:
-    """The different rows, each with its weight; None if the rows are too many or on a cluster."""
+    """The different rows, each with its weight; None if the rows are too many or on a cluster.
+
+    They are sorted, so that a replicate is the same in whatever order the rows come, unless they
+    are very many.
+    """
     m = rows.shape[0]
     if not isinstance(rows, BitMatrix) or m > MAX_GROUPED_ROWS:
         return None
-    return (rows if rows.layout.weight_one else rows.weighted(np.ones(m))).distinct()
+    patterns = (rows if rows.layout.weight_one else rows.weighted(np.ones(m))).distinct()
+    if len(patterns) * rows.layout.width(rows.shape[1]) > MAX_SORTED_WORDS:
+        return patterns
+    return patterns.subset(np.lexsort(patterns.words[:, :-1].T))
 
 
 def column_names(model: Any) -> list[str]:
