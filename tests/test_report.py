@@ -705,3 +705,35 @@ def test_browser_opens_every_kind_at_once_and_on_a_phone(browser, digits, tmp_pa
         unnamed = "document.querySelectorAll('svg[role=img]:not([aria-label])').length"
         assert opened.run(unnamed) == 0
         assert silent(opened)
+
+
+@pytest.mark.parametrize("noise_model", ["shared", "cell"])
+def test_weights_are_repeated_rows(noise_model, tmp_path):
+    """The same page, to the last character, with labels and ids."""
+    X, labels = mixture()
+    weights = np.random.default_rng(0).integers(0, 3, len(X))
+    numbers = np.repeat(np.arange(len(X)), weights)
+    model = TemplateMixture(3, noise_model=noise_model, random_state=0).fit(X)
+    ids = [f"row {i}" for i in range(len(X))]
+    one = write(tmp_path, model, X, labels=labels, ids=ids, sample_weight=weights)
+    often = write(
+        tmp_path, model, X[numbers], labels=labels[numbers], ids=[ids[i] for i in numbers]
+    )
+    assert one == often
+    packed = BitMatrix.from_dense(X).weighted(weights)
+    some = weights > 0
+    kept = [name for name, is_there in zip(ids, some, strict=True) if is_there]
+    assert write(tmp_path, model, packed, labels=labels[some], ids=kept) == often
+    with pytest.raises(InputError, match="a report counts rows"):
+        write(tmp_path, model, X, sample_weight=weights + 0.5)
+
+
+def test_the_comparison_of_noise_models_is_in_the_report(tmp_path):
+    X, _ = mixture()
+    model = TemplateMixture(3, random_state=0).fit(X)
+    text = write(tmp_path, model, X)
+    assert "shared (chosen)" in text
+    for score in model.noise_model_scores_.values():
+        assert f"{score['log_likelihood']:.4f}" in text
+    given = TemplateMixture(3, noise_model="shared", random_state=0).fit(X)
+    assert "(chosen)" not in write(tmp_path, given, X)

@@ -17,7 +17,7 @@ from bitmix.inference.information import AnalyticErrors
 from bitmix.report import page
 from bitmix.report.facts import gather
 from bitmix.report.paper import paper_of
-from bitmix.rows import is_dask
+from bitmix.rows import Rows, as_rows, is_dask
 from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
 from bitmix.support.atomic import atomic_write
@@ -38,6 +38,7 @@ def write(
     title: str | None = None,
     source: str | os.PathLike[str] | None = None,
     errors: Bootstrap | AnalyticErrors | None = None,
+    sample_weight: Any = None,
     alpha: float = 0.05,
     force: bool = True,
 ) -> None:
@@ -71,6 +72,8 @@ def write(
     errors : optional
         The result of `bitmix.bootstrap` or `bitmix.analytic_standard_errors`, for intervals. By
         default analytic ones are computed if there is a probability per cell.
+    sample_weight : array-like, shape (m,), optional
+        How often each row counts: whole numbers, at most 100,000 in all.
     alpha : float, default=0.05
         The level of the certificate that is computed here.
     force : bool, default=True
@@ -98,7 +101,12 @@ def write(
         if isinstance(X, BitMatrix):  # packed rows have no names of columns, which is no mistake
             warnings.filterwarnings("ignore", "X does not have valid feature names")
         rows = model.rows_like_fit(X)
-    m = rows.shape[0]
+    labels, ids = (
+        _one_per_row(values, name, rows.shape[0])
+        for values, name in ((labels, "labels"), (_index_of(X) if ids is None else ids, "ids"))
+    )
+    if sample_weight is not None or rows.layout.weight_one:
+        rows, labels, ids = _repeated(rows, sample_weight, labels, ids)
     names = getattr(model, "feature_names_in_", None)
     if names is None and hasattr(geometry, "feature_names"):
         names = geometry.feature_names()
@@ -106,8 +114,8 @@ def write(
         model,
         rows,
         names=names,
-        ids=_one_per_row(_index_of(X) if ids is None else ids, "ids", m),
-        labels=_one_per_row(labels, "labels", m),
+        ids=ids,
+        labels=labels,
         certificate=certificate,
         alpha=alpha,
     )
@@ -118,6 +126,22 @@ def write(
     )  # fmt: skip
     with atomic_write(path) as file:
         file.write(written.encode("utf-8", "replace"))
+
+
+def _repeated(rows: Rows, sample_weight: Any, *values: list[Any] | None) -> tuple[Any, ...]:
+    """Rows and values as often as the weights of the rows say."""
+    if sample_weight is not None:
+        rows, counts = as_rows(rows, missing=True, sample_weight=sample_weight), sample_weight
+    else:
+        counts = rows.weights
+    each_once = rows.repeated()
+    if each_once.layout.weight_one:
+        raise InputError(
+            "a report counts rows: weights must be whole numbers, at most 100,000 in all, of rows "
+            "in memory"
+        )
+    numbers = np.repeat(np.arange(len(counts)), np.asarray(counts, dtype=np.int64)).tolist()
+    return each_once, *(None if v is None else [v[i] for i in numbers] for v in values)
 
 
 def _one_per_row(values: Any, name: str, m: int) -> list[Any] | None:
