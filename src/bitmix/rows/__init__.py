@@ -1,11 +1,16 @@
 """Where rows live: in memory, in a file or on a cluster. All of them follow `protocol.Rows`."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 
+from bitmix.errors import CodesWarning, InputError, NotPlainError
+from bitmix.rows.coded import coded_words, learn_codes
+from bitmix.rows.codes import Codes
+from bitmix.rows.learn import Wishes
 from bitmix.rows.packed import BitMatrix
-from bitmix.rows.protocol import Rows
+from bitmix.rows.protocol import Layout, Rows
 
 __all__ = ["Rows", "as_rows", "fetch_if_small", "is_dask"]
 
@@ -22,20 +27,69 @@ def as_rows(
     missing: bool = False,
     mask: Any = None,
     sample_weight: Any = None,
+    codes: Codes | Wishes | None = None,
 ) -> Rows:
     """The rows of an array, table or matrix, by its type.
 
     With `missing`, cells may be missing: NaN, masked, empty, or True in `mask`. Without it such a
-    cell is an error. Rows of weight 0 are left out.
+    cell is an error. Rows of weight 0 are left out. Cells must be 0 and 1, unless `codes` says how
+    others are read; wishes allow that codes are learned, which is said by a warning.
     """
     if is_dask(X) or getattr(type(X), "remote", False) is True:
         from bitmix.rows.cluster import ClusterRows
 
-        return ClusterRows.of(X, binarize, missing=missing, mask=mask, sample_weight=sample_weight)
-    rows = BitMatrix.from_dense(X, binarize=binarize, missing=missing)
+        return ClusterRows.of(
+            X, binarize, missing=missing, mask=mask, sample_weight=sample_weight, codes=codes
+        )
+    rows = _local_rows(X, binarize, missing, codes)
     if mask is not None:
         rows = rows.masked(mask)
     return rows if sample_weight is None else rows.weighted(sample_weight)
+
+
+def _local_rows(
+    X: Any, binarize: float | None, missing: bool, codes: Codes | Wishes | None
+) -> BitMatrix:
+    if isinstance(X, BitMatrix) or codes is None or binarize is not None:
+        check_wishes(codes, isinstance(X, BitMatrix))
+        return BitMatrix.from_dense(X, binarize=binarize, missing=missing)
+    if isinstance(codes, Wishes):
+        if not codes.concern_values:
+            try:
+                return BitMatrix.from_dense(X, missing=missing)
+            except NotPlainError:
+                if hasattr(X, "tocsr"):
+                    raise
+        codes = told(*learn_codes(X, codes))
+    if codes is None or not codes.columns:
+        return BitMatrix.from_dense(X, missing=missing)
+    words, known = coded_words(X, codes, missing=missing)
+    if known is not None:
+        words = np.concatenate([words, known], axis=1)
+    layout = Layout(known is not None)
+    return BitMatrix.trusted(words, codes.n_planes, codes.plane_names, layout, codes)
+
+
+def told(codes: Codes | None, guessed: bool) -> Codes | None:
+    """The codes, after a warning that says how cells are read unless the user said it."""
+    if codes is not None and guessed:
+        warnings.warn(
+            f"{'; '.join(codes.describe())}: set one_values= or items= to read it in another way",
+            CodesWarning,
+            stacklevel=5,
+        )
+    return codes
+
+
+def check_wishes(codes: Codes | Wishes | None, packed: bool) -> None:
+    """Refuse what cannot be heeded."""
+    if isinstance(codes, Wishes) and codes.concern_values:
+        raise InputError(
+            "X is packed already, so that one_values= and the names of items= come too late: give "
+            "the table itself"
+            if packed
+            else "set binarize= or one_values= and items=, not both"
+        )
 
 
 def fetch_if_small(rows: Rows, limit: int) -> Rows:

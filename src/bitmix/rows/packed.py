@@ -19,7 +19,8 @@ from bitmix.kernels.events import BASE_ROWS, Events, majority
 from bitmix.kernels.fixed import MAX_ROWS, Ints
 from bitmix.rows import bitfile
 from bitmix.rows.bitfile import WordsFile
-from bitmix.rows.convert import column_names, fixed_weights, spans, to_words
+from bitmix.rows.codes import Codes
+from bitmix.rows.convert import column_names, fixed_weights, is_anndata, spans, to_words
 from bitmix.rows.listed import ListedWords, list_events, list_sparse
 from bitmix.rows.protocol import PLAIN, A, Block, Layout, T
 from bitmix.kernels.threads import available as threads_available
@@ -84,6 +85,7 @@ class BitMatrix:
         self._n_columns = n_columns
         self.layout = PLAIN
         self.feature_names: tuple[str, ...] | None = None
+        self.codes: Codes | None = None
 
     @classmethod
     def trusted(
@@ -92,16 +94,24 @@ class BitMatrix:
         n_columns: int,
         names: tuple[str, ...] | None = None,
         layout: Layout = PLAIN,
+        codes: Codes | None = None,
     ) -> Self:
-        """Words that are known to be right, laid out as `layout` says, without the checks."""
+        """Words that are known to be right, laid out as `layout` says, without the checks.
+
+        Codes say how cells of a table became these bits, if they were not 0 and 1.
+        """
         self = cls.__new__(cls)
         self._words, self._n_columns, self.feature_names = words, n_columns, names
-        self.layout = layout
+        self.layout, self.codes = layout, codes
         return self
 
     def _with_words(self, words: Words | ListedWords) -> Self:
         """Other rows with the same columns and layout."""
-        return self.trusted(words, self._n_columns, self.feature_names, self.layout)
+        return self._with(words, self.layout)
+
+    def _with(self, words: Words | ListedWords, layout: Layout) -> Self:
+        """Other rows, laid out in another way, with the same columns."""
+        return self.trusted(words, self._n_columns, self.feature_names, layout, self.codes)
 
     @classmethod
     def from_dense(cls, X: Any, *, binarize: float | None = None, missing: bool = False) -> Self:
@@ -119,8 +129,9 @@ class BitMatrix:
         binarize = checks.optional(checks.between, binarize, "binarize", -math.inf, math.inf)
         if isinstance(X, BitMatrix):
             return cls._from_bits(X, binarize, missing)
-        if hasattr(X, "tocsr") and (listed := list_sparse(X, binarize)) is not None:
-            return cls.trusted(ListedWords(listed), len(listed.base))
+        matrix = X.X if is_anndata(X) else X
+        if hasattr(matrix, "tocsr") and (listed := list_sparse(matrix, binarize)) is not None:
+            return cls.trusted(ListedWords(listed), len(listed.base), column_names(X))
         words, known, n = to_words(X, binarize, missing=missing)
         if known is not None:
             words = np.concatenate([words, known], axis=1)
@@ -133,13 +144,15 @@ class BitMatrix:
         if X.layout.missing and not missing:
             raise InputError("X has missing cells: fill them first, or use TemplateMixture")
         if binarize is None or 0 <= binarize < 1:
-            return cls.trusted(X._words, X._n_columns, X.feature_names, X.layout)
+            return cls.trusted(X._words, X._n_columns, X.feature_names, X.layout, X.codes)
         known = 1 if X._known is None else X._known.to_dense()
         return cls.from_dense(np.full(X.shape, binarize < 0) & known)
 
     def masked(self, mask: Any) -> Self:
         """The same rows, in memory, in which cells that are True in `mask` are missing."""
         gaps = np.asarray(mask)
+        if self.codes is not None and gaps.shape == (len(self), len(self.codes.columns)):
+            gaps = gaps[:, self.codes.column_of_plane]
         if gaps.shape != self.shape or gaps.dtype.kind not in "bui":
             raise InputError(
                 f"mask must be True where a cell of X is missing, shape {self.shape}, "
@@ -154,7 +167,7 @@ class BitMatrix:
         if self.layout.weight_one:
             parts.append(words[:, -1:])
         layout = Layout(True, self.layout.weight_one)
-        return self.trusted(np.concatenate(parts, axis=1), n, self.feature_names, layout)
+        return self._with(np.concatenate(parts, axis=1), layout)
 
     def weighted(self, sample_weight: Any) -> Self:
         """The same rows, in memory, each with a weight; rows of weight 0 are left out."""
@@ -164,13 +177,12 @@ class BitMatrix:
         if isinstance(self._words, ListedWords):
             events = self._words.events
             events = events if len(chosen) == len(self) else events.take(chosen)
-            listed = ListedWords(events, weights[chosen])
-            return self.trusted(listed, self._n_columns, self.feature_names, layout)
+            return self._with(ListedWords(events, weights[chosen]), layout)
         words = self.take_words(chosen)
         if self.layout.weight_one:
             words = words[:, :-1]
         words = np.concatenate([words, weights[chosen].astype(WORD)[:, None]], axis=1)
-        return self.trusted(words, self._n_columns, self.feature_names, layout)
+        return self._with(words, layout)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, in_memory: bool = False) -> Self:
@@ -180,12 +192,12 @@ class BitMatrix:
         """
         file = WordsFile(path)
         words = file.read(0, len(file)) if in_memory else file
-        return cls.trusted(words, file.n_columns, file.names, file.layout)
+        return cls.trusted(words, file.n_columns, file.names, file.layout, file.codes)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the rows to one file, which appears whole or not at all."""
         with bitfile.writing(
-            path, self._n_columns, self.feature_names, layout=self.layout
+            path, self._n_columns, self.feature_names, layout=self.layout, codes=self.codes
         ) as writer:
             for start, stop in spans(len(self), _ROWS_AT_ONCE):
                 writer.append(self._read(start, stop))
@@ -350,7 +362,7 @@ class BitMatrix:
             words: Any = ListedWords(rows._words.events)
         else:
             words = np.ascontiguousarray(rows.words[:, :-1])
-        return self.trusted(words, self._n_columns, self.feature_names, Layout(self.layout.missing))
+        return self._with(words, Layout(self.layout.missing))
 
     def distinct(self) -> "BitMatrix":
         """The different rows in sorted order, each with its weight, if they are at most half of all
@@ -369,7 +381,7 @@ class BitMatrix:
         np.add.at(weights, group, 1 if units is None else units)
         joined = np.concatenate([words[first], weights.astype(WORD)[:, None]], axis=1)
         layout = Layout(self.layout.missing, self.layout.weight_one or 1)
-        return self.trusted(joined, self._n_columns, self.feature_names, layout)
+        return self._with(joined, layout)
 
     def draw(self, l: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """The numbers of l random rows, drawn as often as their weights say."""
