@@ -7,26 +7,35 @@ CONSTRAINTS := constraints.txt
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c $(CONSTRAINTS)
 
-.PHONY: demo test test-lowest test-without-numba coverage fuzz lint bench bench-quality \
-	reproduce reproduce-quick docs clean
+.PHONY: demo test test-all test-weekly test-lowest test-without-numba coverage fuzz lint bench \
+	bench-quality reproduce reproduce-quick docs clean
 
 demo: $(VENV)/.have-all  ## sample a planted mixture, fit it, print what was found
 	$(BIN)/bitmix demo
 
-test: $(VENV)/.have-test  ## the test suite, on all cores
+test: $(VENV)/.have-test  ## the tests to run while working, on all cores; at most five minutes
 	$(BIN)/python -m pytest
 
-test-lowest:  ## the same with the lowest versions that pyproject.toml allows
-	$(MAKE) test VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt
+MARKED := not weekly
+test-all: $(VENV)/.have-test  ## adds faults, kills, full disks, browsers, fuzzing and clusters
+	$(BIN)/python -m pytest -m '$(MARKED)'
 
-test-without-numba:  ## the same where NumPy does all the work
+test-weekly: $(VENV)/.have-test  ## adds long statistical runs, and all other environments
+	$(BIN)/python -m pytest -m ''
+	$(MAKE) test-lowest
+	$(MAKE) test-without-numba
+
+test-lowest:  ## test-all with the lowest versions that pyproject.toml allows
+	$(MAKE) test-all VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt
+
+test-without-numba:  ## test-all where NumPy does all the work
 	$(MAKE) .venv-without-numba/.have-test VENV=.venv-without-numba
 	.venv-without-numba/bin/python -m pip uninstall --quiet --yes numba llvmlite
-	PYTEST_ADDOPTS=--ignore=src/bitmix/kernels/compiled.py $(MAKE) test VENV=.venv-without-numba
+	PYTEST_ADDOPTS=--ignore=src/bitmix/kernels/compiled.py $(MAKE) test-all VENV=.venv-without-numba
 
-coverage: $(VENV)/.have-coverage  ## lines of src that the test suite reaches, in every process
+coverage: $(VENV)/.have-coverage  ## lines of src that test-all reaches, in every process
 	rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage run -m pytest -m '$(MARKED)'
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

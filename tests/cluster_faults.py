@@ -112,15 +112,15 @@ class Struck(ClusterRows):
     passes, at, in_time = 0, 0, False
     strike: Callable[[], None]
 
-    def map_reduce(self, function: Any, **options: Any) -> Any:
+    def fold(self, start: Any, **options: Any) -> Any:
         self.passes += 1
         if self.passes != self.at:
-            return super().map_reduce(function, **options)
+            return super().fold(start, **options)
         seconds, over = SLOW, threading.Event()
 
-        def slow(words: Any) -> Any:
+        def slow_start() -> Any:  # called once for each block
             time.sleep(seconds)
-            return function(words)
+            return start()
 
         def strike() -> None:
             self.in_time = not over.is_set()
@@ -130,7 +130,7 @@ class Struck(ClusterRows):
         thread = threading.Timer(after, strike)
         thread.start()
         try:
-            return super().map_reduce(slow, **options)
+            return super().fold(slow_start, **options)
         finally:
             over.set()
             thread.join()

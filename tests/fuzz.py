@@ -45,7 +45,7 @@ from bitmix.rows.files import text as text_files
 
 OURS = (InputError, FileFormatError)
 SCIKIT_LEARN = ("X has ", "The feature names should match")  # what every estimator of it says
-SECONDS, BYTES_MORE, TIMES_INPUT = 5, 200 << 20, 10
+SECONDS, WAITING, BYTES_MORE, TIMES_INPUT = 5, 120, 200 << 20, 10
 ROOM = 4 << 30  # address space beyond what is in use, so that a lie about sizes is a MemoryError
 
 Target = Callable[[bytes, Path], None]
@@ -66,11 +66,31 @@ def read_bits(data: bytes, folder: Path) -> None:
     path = put(folder / "x.bits", data)
     X = BitMatrix.open(path)
     start = 16 + int.from_bytes(data[8:16], "little")
-    octets = np.frombuffer(data[start:], dtype=np.uint8).reshape(len(X), -1)
-    bits = np.unpackbits(octets, axis=1, bitorder="little")
-    n = X.shape[1]
-    agree(np.array_equal(X.to_dense(), bits[:, :n]) and not bits[:, n:].any(), "other bits")
-    agree(open_table(path).read() == X, "the table is not the matrix")
+    header, n = json.loads(data[16:start]), X.shape[1]
+    missing, weight_one = header.get("missing", False), header.get("weight_one", 0)
+    if header["version"] == 1:
+        missing, weight_one = False, 0
+    width = 8 * -(-n // 64)
+    per_row = width * (2 if missing else 1) + 8 * (weight_one > 0)
+    octets = np.frombuffer(data[start:], dtype=np.uint8).reshape(len(X), per_row)
+
+    def unpacked(first: int) -> np.ndarray:
+        bits = np.unpackbits(octets[:, first : first + width], axis=1, bitorder="little")
+        agree(not bits[:, n:].any(), "bits past the last column")
+        return bits[:, :n]
+
+    bits, known = unpacked(0), unpacked(width) if missing else np.ones(X.shape, dtype=np.uint8)
+    seen = np.where(known == 1, bits, np.nan)
+    agree(np.array_equal(X.to_dense(np.float64), seen, equal_nan=True), "other bits")
+    agree(not np.any(bits > known), "bits of missing cells")
+    if weight_one:
+        units = octets[:, -8:].copy().view("<u8")[:, 0]
+        agree(np.array_equal(X.weights, units / weight_one), "other weights")
+        agree(bool(np.all(units > 0)) and sum(units.tolist()) <= 2**31, "weights of nonsense")
+    agree(open_table(path, missing=True).read() == X, "the table is not the matrix")
+    with contextlib.suppress(*OURS):
+        found = open_table(path).read()
+        agree(not missing and found == X, "missing cells that were not asked for")
 
 
 def reader(ending: str, slow: Callable[[Path], np.ndarray] | None = None) -> Target:
@@ -254,11 +274,13 @@ def odd_table(choose: random.Random) -> object:
 def odd_arguments(choose: random.Random) -> list[str]:
     files = [*command_files(), "absent.csv", ".", "", "..", "x" * 300 + ".csv", "a\tb", "ü.bits"]
     outputs = ["out.bits", "out.csv", "out.npy", "out.parquet", "no/out.bits", "out", "x.csv", "."]
+    pages = ["out.html", "out.bits", "no/out.html"]
     numbers = ["0", "1", "2", "-1", "1e3", "nan", "inf", "0.1", "0.5", "1e-300", "٣", "9" * 25]
-    others = [*numbers, "m", "n", "c", "id", "auto", "classic", "two-round", "cell"]
+    others = [*numbers, "m", "n", "c", "id", "auto", "classic", "two-round", "cell", "updown"]
     options = {
         "fit": ["-k", "--method", "--noise-model", "--rounds", "--starts", "--seed", "-o", "--json",
-                "--id-column", "--label-column", "--no-certificate", "--quiet", "--force"],
+                "--prior", "--tol", "--max-iter", "--max-rows-search", "--report", "--id-column",
+                "--label-column", "--no-certificate", "--quiet", "--force"],
         "predict": ["-o", "--id-column", "--force", "--quiet", "--json"],
         "inspect": ["--json"],
         "certify": ["--json", "--alpha", "--seed", "--check"],
@@ -267,7 +289,8 @@ def odd_arguments(choose: random.Random) -> list[str]:
         "plan": ["--k", "--n", "--m", "--c", "--q", "--w-min", "--solve-for", "--json", "--delta"],
     }  # fmt: skip
     valid = [
-        "fit x.csv -k 2 --starts 1", "fit named.csv -k 2 --id-column id", "fit x.bits -k 1",
+        "fit x.csv -k 2 --starts 1", "fit named.csv -k 2 --id-column id", "fit x.bits -k 1-2",
+        "fit weighted.bits -k 1", "convert weighted.bits -o out.bits", "fit gaps.bits -k 1",
         "predict my.model x.bits -o out.csv", "predict my.model x.csv -o -", "inspect my.model",
         "convert x.csv -o out.bits", "convert named.csv -o out.bits", "certify my.model x.bits",
         "plan --k 2 --n 500 --q 0.1 --m 900",
@@ -285,8 +308,10 @@ def odd_arguments(choose: random.Random) -> list[str]:
             continue
         if option == "-o":
             words.append(choose.choice(outputs))
+        elif option == "--report":
+            words.append(choose.choice(pages))
         elif option in ("--starts", "--rounds", "-k"):  # large numbers are granted, in their time
-            words.append(choose.choice([*numbers[:9], "auto"]))
+            words.append(choose.choice([*numbers[:9], "auto", "1-3", "3-1", "1-", "2-2"]))
         else:
             words.append(choose.choice(others))
     if "-o" not in words and "out" not in words and choose.random() < 0.5:
@@ -353,6 +378,8 @@ def command_files() -> dict[str, bytes]:
         "x.csv": text(",", small()[:, :20], names=False),
         "named.csv": text(",", small()[:, :20]),
         "x.bits": written(BitMatrix.from_dense(small()[:, :20]).save),
+        "weighted.bits": written(BitMatrix.from_dense(small()[:, :20]).weighted(range(9)).save),
+        "gaps.bits": written(BitMatrix.from_dense(small()[:, :20]).masked(np.eye(9, 20) > 0).save),
         "my.model": models()[2],
         "broken.csv": b"0,1\n0\n",
         "broken.npz": b"PK\x03\x04",
@@ -363,6 +390,7 @@ def command_files() -> dict[str, bytes]:
 def seeds(target: str) -> tuple[bytes, ...]:
     """Valid inputs."""
     bits = small()
+    with_gaps = BitMatrix.from_dense(np.where(bits[::-1] == 1, bits, np.nan), missing=True)
     frame = pd.DataFrame(bits[:, :12]).add_prefix("c")
     images = [Image.fromarray(np.kron(bits * np.uint8(255), np.ones((3, 1), np.uint8)), "L")]
     images += [images[0].convert(mode) for mode in ("RGB", "RGBA", "P", "1", "I;16")]
@@ -396,8 +424,11 @@ def seeds(target: str) -> tuple[bytes, ...]:
     )
     found = {
         "bits": lambda: [
-            written(BitMatrix.from_dense(bits).save),
-            written(BitMatrix.from_dense(frame).save),
+            written(rows.save)
+            for rows in (
+                BitMatrix.from_dense(bits), BitMatrix.from_dense(frame), with_gaps,
+                BitMatrix.from_dense(bits).weighted(np.arange(9)), with_gaps.weighted([0.3] * 9),
+            )
         ],
         "csv": lambda: [
             text(",", bits), text(",", bits, names=False), b'a,"b, c"\n1.0,True\n0,"1"\n',
@@ -436,9 +467,13 @@ def lie(target: str, choose: random.Random) -> bytes:
     """A well-formed input that claims what is not so; any bytes where a format has no claims."""
     size, other = choose.choice(HUGE), choose.choice(HUGE)
     if target == "bits":
-        header = {"format": "bits", "version": 1, "rows": size, "columns": other}
-        header.update(choose.choice([{}, {"names": size}, {"about": size}, {"version": other}]))
-        return packed(choose.choice([header, [header], b"[" * 10**5, size]), bytes(8 * 9))
+        header = {"format": "bits", "version": choose.choice([1, 2]), "rows": 9, "columns": 70}
+        header.update(choose.choice([{}, {"missing": True}, {"weight_one": 1}]))
+        wrong = choose.choice([*header, "rows", "columns", "names", "about", "missing"])
+        header[wrong] = size
+        header.update(choose.choice([{}, {}, {"columns": other}, {"weight_one": other}]))
+        words = choose.randbytes(8) * choose.choice([9, 18, 27, 36, 45])
+        return packed(choose.choice([header] * 5 + [[header], b"[" * 10**5, size]), words)
     kinds = ["<i8", "|u1", "|b1", "<f8", "|O", "<U9", "<M8[s]", "V8", "|S1", [("a", "<i8")]]
     shape = choose.choice([(size, other), (size,), (3, size), (other, 2), size, (), (1, 2, 3)])
     data = choose.randbytes(choose.choice([0, 8, 48]))
@@ -615,16 +650,24 @@ def attempt(target: str, data: bytes, folder: Path) -> str:
 
 @contextlib.contextmanager
 def _deadline() -> Iterator[None]:
-    def late(*_: object) -> None:
-        raise TooSlow(f"more than {SECONDS} seconds")
+    """Seconds of work, which do not depend on what else the machine does; and an end to waiting."""
 
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    def late(*_: object) -> None:
+        raise TooSlow(f"more than {SECONDS} seconds of work, or {WAITING} of waiting")
+
+    limits = [
+        (signal.SIGPROF, signal.ITIMER_PROF, SECONDS),
+        (signal.SIGALRM, signal.ITIMER_REAL, WAITING),
+    ]
+    before = {number: signal.signal(number, late) for number, _, _ in limits}
+    for _, timer, seconds in limits:
+        signal.setitimer(timer, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for number, timer, _ in limits:
+            signal.setitimer(timer, 0)
+            signal.signal(number, before[number])
 
 
 @contextlib.contextmanager

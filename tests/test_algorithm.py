@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 from bitmix import BitMatrix, ClassicEM, TwoRoundEM
 from bitmix.datasets import make_templates, paper_pair, sample_mixture
-from bitmix.em import prune, seeds, step
+from bitmix.em import seeds
 from bitmix.em.step import em_step, expect
 from bitmix.errors import FewRowsWarning, FewSurvivorsWarning, InputError, NoStructureWarning
-from bitmix.kernels import backend, fixed, reference
+from bitmix.kernels import fixed
 from bitmix.metrics import templates_recovered
-from bitmix.models.mixture import Mixture
+from bitmix.models.mixture import NOISE_MODELS, Mixture
 from bitmix.support.randomness import draw_without_replacement, stream
 
 quiet = pytest.mark.filterwarnings("ignore::bitmix.errors.BitmixWarning")
 
 
 def assert_same_statistics(one, other):
-    assert one.n_rows == other.n_rows
+    assert (one.n_rows, one.n_undecided) == (other.n_rows, other.n_undecided)
     assert one.likelihood_units == other.likelihood_units
     np.testing.assert_array_equal(one.mass, other.mass)
     np.testing.assert_array_equal(one.sums, other.sums)
@@ -129,18 +129,9 @@ def test_the_number_of_seeds_is_the_papers():
         assert number(8, 5) == 5  # never below k
 
 
-def test_seed_numbers_depend_on_random_state_and_m_alone():
-    few, many = (
-        draw_without_replacement(1000, l, np.random.default_rng([3, 0])) for l in (10, 400)
-    )
-    np.testing.assert_array_equal(few, many[:10])
-    assert len(set(many.tolist())) == 400
-    everything = draw_without_replacement(50, 50, np.random.default_rng(0))
-    assert sorted(everything.tolist()) == list(range(50))
-
-
 def test_seeds_are_uniform():
-    """20,000 draws of 2 of 5: each of 20 ordered pairs within 6 sd (by chance below 10^-7)."""
+    """20,000 draws of 2 of 5: each of 20 ordered pairs is within 6 standard deviations. A right
+    program fails with probability 5·10^-8."""
     counts = np.zeros((5, 5))
     for i in range(20_000):
         a, b = draw_without_replacement(5, 2, np.random.default_rng(i))
@@ -148,27 +139,6 @@ def test_seeds_are_uniform():
     pairs = counts[~np.eye(5, dtype=bool)]
     assert np.diag(counts).sum() == 0
     assert np.abs(pairs - 1000).max() < 6 * math.sqrt(1000 * 0.95)
-
-
-class Pick:
-    """Stands in for a generator: picks what it is told."""
-
-    def __init__(self, i):
-        self.i = i
-
-    def integers(self, _):
-        return self.i
-
-
-def test_expected_hamming_and_l1_choose_differently():
-    """From a blurred template the sharp one is far in ℓ1, the equally blurred one in bits."""
-    means = np.array([[0.5, 0.5, 0.5, 0.2], [0.5, 0.5, 0.5, 0.8], [0.9, 0.9, 0.9, 0.2]])
-    assert prune.farthest_first(means, 2, Pick(0), "l1").tolist() == [0, 2]
-    assert prune.farthest_first(means, 2, Pick(0), "hamming").tolist() == [0, 1]
-    hamming = prune.ExpectedHamming(means).to
-    expected = [[(s * (1 - t) + t * (1 - s)).sum() for t in means] for s in means]
-    got = np.array([hamming(i) for i in range(3)]) / 2.0**40
-    np.testing.assert_allclose(got, expected - np.diag(np.diag(expected)), atol=1e-5)
 
 
 def test_components_are_ordered_by_weight_then_bits():
@@ -190,19 +160,22 @@ def test_pruning_can_use_expected_hamming(planted):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
-@pytest.mark.parametrize("block_rows", [1, 7, 600])
+@pytest.mark.parametrize("block_rows", [1, 7, 150])
 @pytest.mark.parametrize("backend", ["reference", "compiled"])
 def test_threads_blocks_and_back_ends_change_nothing(
     planted, monkeypatch, threads, block_rows, backend
 ):
-    rows, _, _ = planted
+    rows = planted[0][:150]
     monkeypatch.setenv("BITMIX_KERNELS", "reference")
     monkeypatch.setenv("BITMIX_NUM_THREADS", "1")
-    models = (TwoRoundEM(3, rounds=3, random_state=5), ClassicEM(3, max_iter=4, random_state=5))
+    two_round = TwoRoundEM(3, rounds=3, n_seeds=30, random_state=5)
+    models = (two_round, ClassicEM(3, max_iter=4, random_state=5))
     expected = [model.fit(rows) for model in models]
     answers = [(m.predict(rows), m.predict_proba(rows), m.score_samples(rows)) for m in expected]
     monkeypatch.setenv("BITMIX_KERNELS", backend)
     monkeypatch.setenv("BITMIX_NUM_THREADS", str(threads))
+    for least in ("_BLOCK_WORK", "_MIN_BLOCK_ROWS"):  # or one block and one thread have all rows
+        monkeypatch.setattr(f"bitmix.rows.packed.{least}", 1)
     monkeypatch.setattr(BitMatrix, "_block_rows", lambda self, cells, threads: block_rows)
     for model, answer in zip(expected, answers, strict=True):
         again = type(model)(**model.get_params()).fit(rows)
@@ -225,7 +198,7 @@ def test_from_disk_is_the_same_as_from_memory(planted, tmp_path):
 
 
 KNOWN_MASS = [25608715722, 20299468692, 7778906786]
-KNOWN_LIKELIHOOD = -17117718434039366
+KNOWN_LIKELIHOOD = -17117718434039566
 KNOWN_SUMS = 146665486
 
 
@@ -249,13 +222,16 @@ def test_known_bits(kernels):
 
 @st.composite
 def small_problem(draw):
-    m, n, k = draw(st.integers(2, 30)), draw(st.integers(1, 130)), draw(st.integers(1, 5))
-    seed = draw(st.integers(0, 2**32 - 1))
-    rng = np.random.default_rng(seed)
+    """Bits, a mixture of any noise model with binary or other templates, and a generator."""
+    m, n, k = draw(st.integers(2, 30)), draw(st.integers(1, 130)), draw(st.integers(1, 40))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     bits = rng.integers(2, size=(m, n), dtype=np.uint8)
     means = rng.integers(2, size=(k, n)) if draw(st.booleans()) else rng.random((k, n))
-    weights = rng.dirichlet(np.ones(k))
-    return bits, Mixture(means.astype(float), weights, float(rng.uniform(0.001, 0.499))), rng
+    shapes = {"shared": (), "updown": 2, "component": (k, 1), "feature": (1, n), "cell": None}
+    shape = shapes[draw(st.sampled_from(NOISE_MODELS))]
+    noise = None if shape is None else rng.uniform(0.001, 0.499, shape)
+    noise = float(noise) if shape == () else noise
+    return bits, Mixture(means.astype(float), rng.dirichlet(np.ones(k)), noise), rng
 
 
 laws = settings(max_examples=40, deadline=None)
@@ -277,7 +253,10 @@ def test_permuted_columns_permute_the_sums(problem):
     bits, mixture, rng = problem
     order = rng.permutation(bits.shape[1])
     one = expect(BitMatrix.from_dense(bits), mixture)
-    moved = Mixture(mixture.means[:, order], mixture.weights, mixture.noise)
+    noise = mixture.noise
+    if mixture.noise_model == "feature" and bits.shape[1] > 1:
+        noise = noise[:, order]
+    moved = Mixture(mixture.means[:, order], mixture.weights, noise)
     other = expect(BitMatrix.from_dense(bits[:, order]), moved)
     assert one.likelihood_units == other.likelihood_units
     np.testing.assert_array_equal(one.mass, other.mass)
@@ -413,9 +392,9 @@ def test_a_row_each_is_found_when_k_is_m():
 
 
 @quiet
-@pytest.mark.parametrize("noise", [None, 1e-300, 0.499])
-def test_a_million_columns_without_nan_or_underflow(noise):
-    truth = make_templates(2, 10**6, separation=0.001, random_state=0)
+@pytest.mark.parametrize(("n", "noise"), [(10**6, None), (10**5, 1e-300), (10**5, 0.499)])
+def test_a_million_columns_without_nan_or_underflow(n, noise):
+    truth = make_templates(2, n, separation=0.001, random_state=0)
     X, labels = sample_mixture(truth, [0.5, 0.5], 0.2, 24, 1)
     with np.errstate(all="raise"):
         model = TwoRoundEM(2, n_seeds=5, noise=noise, random_state=0).fit(X)
@@ -488,59 +467,7 @@ def test_warnings_are_ours():
     assert any(w.category is FewRowsWarning for w in caught)
 
 
-# --- screening ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("means", ["binary", "sharp", "soft", "hopeless"])
-@pytest.mark.parametrize("n", [1, 64, 130, 700])
-def test_screening_changes_no_bit(kernels, means, n):
-    """From all rows decided to none, alone and with others: as if every row had been scored."""
-    rng = np.random.default_rng(n)
-    k = 5
-    templates = rng.integers(2, size=(k, n))
-    spread = {"binary": 0, "sharp": 0.05, "soft": 0.3, "hopeless": 0.5}[means]
-    T = np.abs(templates - spread * rng.random((k, n)))
-    mixture = Mixture(T, rng.dirichlet(np.ones(k)), 0.07)
-    bits = templates[rng.integers(k, size=4500)] ^ (rng.random((4500, n)) < 0.1)
-    rows = BitMatrix.from_dense(bits)
-    scores = mixture.scores()
-    expected = step._statistics_of_block(rows.words, scores=scores, n_columns=n)
-    for block in (rows.words, rows.words[:64], rows.words[7:8]):
-        found = step._screen(block, scores=scores, bounds=scores.bounds(), n_columns=n)
-        assert_same_statistics(
-            found.statistics(scores), step._statistics_of_block(block, scores=scores, n_columns=n)
-        )
-    assert_same_statistics(expect(rows, mixture), expected)
-
-
-@laws
-@given(small_problem())
-def test_bounds_hold_and_decided_rows_are_decided(problem):
-    bits, mixture, _ = problem
-    words = BitMatrix.from_dense(bits).words
-    scores = mixture.scores()
-    bounds, found = scores.bounds(), scores(words)
-    distances = reference.hamming(words, bounds.templates)
-    each = np.arange(mixture.n_components)
-    assert (bounds.lower[each, distances] <= found).all()
-    assert (found <= bounds.upper[each, distances]).all()
-    cut = fixed.CUT_NATS << scores.bits
-    owner = reference.decided(words, bounds.templates, bounds.lower, bounds.upper, cut)
-    twin = backend().decided(words, bounds.templates, bounds.lower, bounds.upper, cut)
-    np.testing.assert_array_equal(owner, twin)
-    shares, _, _ = reference.posteriors(found, scores.bits, fixed.tables())
-    for row in np.flatnonzero(owner >= 0):
-        assert shares[row, owner[row]] == 1 << 30
-
-
-def test_most_rows_of_templates_apart_are_decided():
-    templates = make_templates(10, 1024, separation=0.3, random_state=0)
-    X, labels = sample_mixture(templates, np.full(10, 0.1), 0.1, 3000, random_state=0)
-    scores = Mixture(0.8 * templates + 0.1, np.full(10, 0.1), 0.1).scores()
-    bounds = scores.bounds()
-    cut = fixed.CUT_NATS << scores.bits
-    owner = reference.decided(X.words, bounds.templates, bounds.lower, bounds.upper, cut)
-    assert (owner == labels).mean() > 0.99
+# --- a sample in round 1 --------------------------------------------------------------------
 
 
 def test_round_one_may_see_a_sample():

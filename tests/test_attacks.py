@@ -64,11 +64,54 @@ def test_packed_shapes_that_overflow(tmp_path, m, n):
     refused(lambda: open_table(path))
 
 
-@pytest.mark.parametrize("version", [0, 2, 1.5, True, "1", None, [1], 10**30])
+@pytest.mark.parametrize("version", [0, 3, 1.5, True, "1", None, [1], 10**30])
 def test_unknown_versions(tmp_path, version):
     header = {"format": "bits", "version": version, "rows": 1, "columns": 1}
     path = fuzz.put(tmp_path / "x.bits", fuzz.packed(header, bytes(8)))
     refused(lambda: BitMatrix.open(path))
+
+
+def layout_of(missing, weight_one, words):
+    """One row of 70 columns in a packed file of version 2."""
+    header = {"format": "bits", "version": 2, "rows": 1, "columns": 70}
+    header |= {"missing": missing, "weight_one": weight_one}
+    return fuzz.packed(header, np.array(words, dtype="<u8").tobytes())
+
+
+@pytest.mark.parametrize(
+    ("missing", "weight_one", "words", "says"),
+    [
+        (True, 0, [1, 0, 0, 1], "bits of missing cells are set"),
+        (True, 0, [0, 0, 0, 1 << 6], "past its last column"),
+        (False, 1, [0, 0, 0], "weights of its rows make no sense"),
+        (False, 1, [0, 0, 2**32], "weights of its rows make no sense"),
+        (False, 1, [0, 0, 2**64 - 1], "weights of its rows make no sense"),
+        ("yes", 0, [0, 0], "header cannot be read"),
+        (False, -1, [0, 0, 1], "header cannot be read"),
+        (False, True, [0, 0, 1], "header cannot be read"),
+        (True, 1, [0, 0, 0, 0], "should be"),
+    ],
+)
+def test_layouts_that_no_writer_writes(tmp_path, missing, weight_one, words, says):
+    path = fuzz.put(tmp_path / "x.bits", layout_of(missing, weight_one, words))
+    assert says in refused(lambda: BitMatrix.open(path))
+
+
+def test_weights_that_the_integer_sums_have_no_room_for(tmp_path):
+    """Each weight for itself is possible."""
+    row = np.array([0, 0, 2**31], dtype="<u8").tobytes()
+    header = {"format": "bits", "version": 2, "rows": 2, "columns": 70, "weight_one": 1}
+    X = BitMatrix.open(fuzz.put(tmp_path / "x.bits", fuzz.packed(header, 2 * row)))
+    assert "have no room for the weights" in refused(lambda: X.total_weight, InputError)
+
+
+def test_version_1_has_no_layouts(tmp_path):
+    header = {"format": "bits", "version": 1, "rows": 1, "columns": 70, "missing": True}
+    path = fuzz.put(tmp_path / "x.bits", fuzz.packed({**header, "weight_one": 9}, bytes(16)))
+    X = BitMatrix.open(path)
+    assert X.shape == (1, 70)
+    assert X.total_weight == 1
+    assert not X.to_dense().any()
 
 
 def lying_sizes(data, claim):

@@ -4,6 +4,7 @@ import threading
 import time
 import tracemalloc
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -16,7 +17,9 @@ from sklearn.pipeline import make_pipeline
 from bitmix import BitMatrix, TwoRoundEM
 from bitmix.errors import FileFormatError, InputError
 from bitmix.kernels.bits import unpack
+from bitmix.kernels.events import Events
 from bitmix.rows import as_rows, convert
+from bitmix.rows.protocol import PLAIN, Layout
 
 
 @pytest.fixture
@@ -253,7 +256,7 @@ def test_files_are_read_without_preadv(bits, tmp_path, monkeypatch, threads):
     assert on_disk[[29_999, 5]] == X[[29_999, 5]]
     assert on_disk == X
     assert on_disk.density == X.density
-    assert np.array_equal(on_disk.map_rows(np.copy), X.words)
+    assert np.array_equal(on_disk.map_rows(lambda block: block.words.copy()), X.words)
     (tmp_path / "x.bits").write_bytes((tmp_path / "x.bits").read_bytes()[:-100])
     with pytest.raises(FileFormatError, match="cut short while it was read"):
         on_disk.take([29_999])
@@ -295,20 +298,28 @@ def test_it_goes_through_a_pipeline(planted):
     assert model[-1].templates_.shape == truth.shape
 
 
+def count_rows(block):
+    return len(block.words)
+
+
+def row_sums(block):
+    return np.bitwise_count(block.bits).sum(axis=1, dtype=np.int64)
+
+
 def test_a_pass_within_a_pass_does_not_wait_for_itself(monkeypatch):
     monkeypatch.setenv("BITMIX_NUM_THREADS", "2")
     X = random_bits(40_000, 2048, 0)
-    assert X.map_reduce(lambda words: 0 * X.map_reduce(len) + len(words)) == 40_000
-    doubled = X.map_rows(lambda words: X[:600].map_rows(lambda part: part[:, 0])[: len(words)])
-    assert doubled.shape[0] > 600
+    assert X.map_reduce(lambda block: 0 * X.map_reduce(count_rows) + count_rows(block)) == 40_000
+    ones = X.map_rows(lambda block: X[:600].map_rows(row_sums)[:1].repeat(count_rows(block)))
+    assert np.array_equal(ones, np.repeat(X[0].sum(), 40_000))
 
 
 def test_an_error_stops_the_other_threads(monkeypatch):
     monkeypatch.setenv("BITMIX_NUM_THREADS", "2")
     X, calls = random_bits(200_000, 64, 0), []
 
-    def fail(words):
-        calls.append(len(words))
+    def fail(block):
+        calls.append(count_rows(block))
         if len(calls) == 2:
             raise RuntimeError("here")
         time.sleep(0.05)
@@ -325,31 +336,270 @@ def test_one_pool_serves_all(monkeypatch):
     monkeypatch.setenv("BITMIX_NUM_THREADS", "7")
     before = threading.active_count()
     for rows in range(600, 30_000, 3000):
-        random_bits(rows, 640, 0).map_reduce(len)
+        random_bits(rows, 640, 0).map_reduce(count_rows)
     assert threading.active_count() <= before + 7
 
 
+# --- missing cells and weights ----------------------------------------------------------------
+
+
+def with_layout(n, missing, weighted, m=9):
+    """Rows, and what they should hold: bits, known cells, weights."""
+    bits, known = (random_bits(m, n, seed).to_dense() for seed in (1, 2))
+    known = known if missing else np.ones_like(known)
+    weights = np.arange(m) % 4 + 1.0 if weighted else np.ones(m)
+    rows = BitMatrix.from_dense(np.where(known, bits, np.nan), missing=True)
+    rows = rows.weighted(weights) if weighted else rows
+    return rows, bits & known, known, weights
+
+
+LAYOUTS = pytest.mark.parametrize(
+    ("missing", "weighted"), [(False, False), (False, True), (True, False), (True, True)]
+)
+
+
 @pytest.mark.parametrize("n", [1, 64, 70])
-@pytest.mark.parametrize("missing", [False, True])
-@pytest.mark.parametrize("weighted", [False, True])
+@LAYOUTS
 def test_a_layout_takes_rows_apart(n, missing, weighted):
-    X, known = (random_bits(9, n, seed).to_dense() for seed in (1, 2))
-    weights = np.arange(1, 10) if weighted else None
-    gaps = known == 0 if missing else None
-    rows = as_rows(X, missing=True, mask=gaps, sample_weight=weights)
-    words = rows.map_rows(lambda block: block.copy(), block_cells=1)
-    layout = rows.layout
-    assert (layout.missing, layout.weight_one) == (missing, int(weighted))
-    assert np.array_equal(unpack(layout.bits(words), n), X & known if missing else X)
-    assert np.array_equal(layout.weights(words), weights if weighted else np.ones(9))
+    rows, bits, known, weights = with_layout(n, missing, weighted)
+    layout, words = rows.layout, rows.words
+    assert layout == Layout(missing, int(weighted))
+    assert words.shape == (9, layout.width(n))
+    assert layout.width(n) == (1 + missing) * -(-n // 64) + weighted
+    assert np.array_equal(unpack(layout.bits(words, n), n), bits)
+    assert (layout.known(words, n) is None) == (not missing)
+    assert (layout.weights(words) is None) == (not weighted)
+    assert np.array_equal(rows.weights, weights)
+    assert rows.total_weight == weights.sum()
     if missing:
-        assert np.array_equal(unpack(layout.known(words), n), known)
-    else:
-        assert layout.known(words) is None
-    scored = layout.scored(words)
-    assert scored.flags.c_contiguous
-    assert scored.shape[1] == (1 + missing) * -(-n // 64)
-    per_bit = unpack(scored, 64 * scored.shape[1])
-    bits, known_bits = layout.columns(per_bit, n)
-    assert np.array_equal(bits, X & known if missing else X)
-    assert known_bits is None if not missing else np.array_equal(known_bits, known)
+        assert np.array_equal(unpack(layout.known(words, n), n), known)
+    block_bits = rows.map_rows(lambda block: unpack(block.bits, n))
+    assert np.array_equal(block_bits, bits)
+    assert rows.density == bits.sum() / known.sum()
+
+
+@LAYOUTS
+def test_dense_again_has_nan_for_missing_cells(missing, weighted):
+    rows, bits, known, _ = with_layout(70, missing, weighted)
+    cells = np.where(known, bits, np.nan)
+    assert np.array_equal(rows.to_dense(float), cells, equal_nan=True)
+    assert np.array_equal(np.asarray(rows), cells, equal_nan=True)
+    assert rows.to_dense().dtype == (np.float64 if missing else np.uint8)
+    assert np.array_equal(rows[3], cells[3], equal_nan=True)
+    if missing:
+        with pytest.raises(InputError, match="cells are missing, for which uint8 has no value"):
+            rows.to_dense(np.uint8)
+
+
+@LAYOUTS
+def test_parts_keep_their_layout(missing, weighted):
+    """Slices, numbers and masks of rows, and rows that are repeated."""
+    rows, bits, known, weights = with_layout(70, missing, weighted, m=30)
+    cells = np.where(known, bits, np.nan)
+    for part in (slice(3, 9), slice(0, 30, 4), [7, 7, 1], cells[:, 0] == 1):
+        some = rows[part]
+        assert some.layout == rows.layout
+        assert np.array_equal(some.to_dense(float), cells[part], equal_nan=True)
+        assert np.array_equal(some.weights, weights[part])
+    often = rows.repeated()
+    assert often.layout == Layout(missing)
+    numbers = np.repeat(np.arange(30), weights.astype(int))
+    assert np.array_equal(often.to_dense(float), cells[numbers], equal_nan=True)
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+@pytest.mark.parametrize("n", [1, 64, 70])
+@LAYOUTS
+def test_files_keep_missing_cells_and_weights(tmp_path, n, missing, weighted, in_memory):
+    """Rows without either are still files of version 1, which older releases can read."""
+    rows, _, _, weights = with_layout(n, missing, weighted)
+    rows.save(tmp_path / "x.bits")
+    again = BitMatrix.open(tmp_path / "x.bits", in_memory=in_memory)
+    assert again == rows
+    assert again.layout == rows.layout
+    assert np.array_equal(again.weights, weights)
+    assert np.array_equal(again[4:7].words, rows[4:7].words)
+    version = 2 if missing or weighted else 1
+    assert f'"version": {version}'.encode() in (tmp_path / "x.bits").read_bytes()
+    again[2:].save(tmp_path / "y.bits")
+    assert BitMatrix.open(tmp_path / "y.bits") == rows[2:]
+
+
+def test_fractional_weights_are_kept_in_files(tmp_path):
+    weights = np.random.default_rng(0).uniform(0.1, 3, 50)
+    rows = random_bits(50, 70, 0).weighted(weights)
+    assert np.abs(rows.weights - weights).max() <= 2.0**-17
+    rows.save(tmp_path / "x.bits")
+    assert np.array_equal(BitMatrix.open(tmp_path / "x.bits").weights, rows.weights)
+
+
+def test_masks_add_up_and_weights_replace_each_other(bits):
+    rng = np.random.default_rng(0)
+    first, second = rng.random(bits.shape) < 0.2, rng.random(bits.shape) < 0.2
+    X = BitMatrix.from_dense(bits)
+    both = X.masked(first).masked(second)
+    assert both == X.masked(first | second)
+    assert np.array_equal(np.isnan(both.to_dense()), first | second)
+    assert X.masked(np.zeros(bits.shape, dtype=bool)) == X
+    weights = rng.integers(1, 5, 50)
+    assert both.weighted(weights) == X.weighted(weights).masked(first | second)
+    assert X.weighted(np.full(50, 9)).weighted(weights) == X.weighted(weights)
+
+
+def test_rows_of_weight_zero_are_left_out(bits):
+    weights = np.arange(50) % 3
+    X = BitMatrix.from_dense(bits).weighted(weights)
+    assert X.shape == (33, 70)
+    assert np.array_equal(X.to_dense(), bits[weights > 0])
+    assert np.array_equal(X.weights, weights[weights > 0])
+    sparse = BitMatrix.from_dense(scipy.sparse.csr_array(bits)).weighted(weights)
+    assert sparse == X
+
+
+def test_seeds_are_drawn_by_weight():
+    """The rows that are drawn are those of the table in which each row stands so often."""
+    weights = np.random.default_rng(0).integers(0, 5, 60)
+    X = random_bits(60, 70, 1)
+    drawn = X.weighted(weights).draw(40, np.random.default_rng(3))
+    often = X[np.repeat(np.arange(60), weights)]
+    numbers = often.draw(40, np.random.default_rng(3))
+    assert X.weighted(weights).take(drawn).tobytes() == often.take(numbers).tobytes()
+
+
+def test_a_missing_cell_is_taken_as_most_of_its_column():
+    cells = np.array([[1, 0, np.nan], [1, np.nan, 1], [np.nan, 0, 1], [0, 1, 0]])
+    rows = BitMatrix.from_dense(cells, missing=True)
+    taken = unpack(rows.take([0, 1, 2, 3]), 3)
+    assert taken.tolist() == [[1, 0, 1], [1, 0, 1], [1, 0, 1], [0, 1, 0]]
+    on_dask = as_rows(da.from_array(cells, chunks=(3, 2)), missing=True, sample_weight=[1, 1, 1, 9])
+    for by_weight in (rows.weighted([1, 1, 1, 9]), on_dask):
+        taken = unpack(by_weight.take([0, 1, 2, 3]), 3)
+        assert taken.tolist() == [[1, 0, 0], [1, 1, 1], [0, 0, 1], [0, 1, 0]]
+
+
+def test_missing_cells_must_be_asked_for():
+    cells = np.array([[1, np.nan], [0, 1]])
+    with pytest.raises(InputError, match="missing cell"):
+        BitMatrix.from_dense(cells)
+    rows = BitMatrix.from_dense(cells, missing=True)
+    with pytest.raises(InputError, match="X has missing cells"):
+        BitMatrix.from_dense(rows)
+    assert BitMatrix.from_dense(rows, missing=True) == rows
+    assert BitMatrix.from_dense([[1, 0], [0, 1]], missing=True).layout == PLAIN
+
+
+@pytest.mark.parametrize("threshold", [-1, 0.5, 5])
+def test_missing_cells_stay_missing_when_values_are_read_as_bits(threshold):
+    cells = np.array([[1, np.nan, 0], [0, 1, np.nan]])
+    expected = np.where(np.isnan(cells), np.nan, cells > threshold)
+    packed = BitMatrix.from_dense(cells, missing=True)
+    for source in (cells, packed, packed.weighted([2, 3])):
+        found = BitMatrix.from_dense(source, binarize=threshold, missing=True)
+        assert np.array_equal(found.to_dense(float), expected, equal_nan=True)
+    assert np.array_equal(found.weights, [2, 3])
+    named = BitMatrix.from_dense(pd.DataFrame(cells, columns=["a", "b", "c"]), missing=True)
+    again = BitMatrix.from_dense(named, binarize=threshold, missing=True)
+    assert again.feature_names == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        (lambda X: X.masked(np.zeros((3, 2), dtype=bool)), "mask must be True where"),
+        (lambda X: X.masked(np.full((50, 70), 0.5)), "mask must be True where .* got float64"),
+        (lambda X: X.weighted([1, 2]), "sample_weight must be 50 numbers, one per row"),
+        (lambda X: X.weighted(np.full(50, -1)), "not negative, got -1.0 for row 0"),
+        (lambda X: X.weighted(np.full(50, np.nan)), "must be finite"),
+        (lambda X: X.weighted(np.zeros(50)), "must not be zero for every row"),
+        (lambda X: X.weighted(np.full(50, 0.01)), "its sum must be at least 1"),
+        (lambda X: X.weighted(np.full(50, 2.0**30)), "must sum to at most"),
+    ],
+)
+def test_bad_masks_and_weights_are_named(bits, how, says):
+    with pytest.raises(InputError, match=says):
+        how(BitMatrix.from_dense(bits))
+
+
+def test_damaged_files_with_missing_cells_and_weights_are_refused(tmp_path):
+    path = tmp_path / "x.bits"
+    rows, _, _, _ = with_layout(70, missing=True, weighted=True)
+    rows.save(path)
+    good = path.read_bytes()
+    body = len(good) - rows.nbytes
+
+    def refused(data, words):
+        path.write_bytes(data)
+        with pytest.raises(FileFormatError, match=words):
+            BitMatrix.open(path)
+
+    def with_word(row, word, value):
+        words = np.frombuffer(good[body:], dtype=np.uint64).reshape(9, 5).copy()
+        words[row, word] = value
+        return good[:body] + words.tobytes()
+
+    refused(good.replace(b'"missing": true', b'"missing": 12.5'), "header cannot be read")
+    refused(good.replace(b'"weight_one": 1', b'"weight_one":-1'), "header cannot be read")
+    refused(good.replace(b'"weight_one": 1', b'"weight_one": 0'), "should be .* bytes")
+    refused(good.replace(b'"version": 2', b'"version": 1'), "should be .* bytes")
+    refused(good.replace(b'"version": 2', b'"version": 3'), "version 3")
+    refused(good[:-8], "cut short")
+    refused(with_word(4, 1, 1 << 63), "bits are set past its last column")
+    refused(with_word(4, 3, 1 << 63), "bits are set past its last column")
+    refused(with_word(4, 2, 0), "bits of missing cells are set")
+    refused(with_word(4, 4, 0), "weights of its rows make no sense")
+    refused(with_word(4, 4, 1 << 62), "weights of its rows make no sense")
+    path.write_bytes(good)
+    assert BitMatrix.open(path) == rows
+
+
+# --- rows as lists of ones --------------------------------------------------------------------
+
+
+def test_very_sparse_rows_are_kept_as_lists_and_look_the_same(tmp_path):
+    dense = random_bits(80, 700, 0, density=0.005).to_dense()
+    dense[3] = 0
+    X, listed = BitMatrix.from_dense(dense), BitMatrix.from_dense(scipy.sparse.csr_array(dense))
+    assert listed.nbytes < X.nbytes
+    assert listed == X
+    assert np.array_equal(listed.to_dense(), dense)
+    assert np.array_equal(listed.words, X.words)
+    assert listed.density == X.density
+    assert np.array_equal(listed.map_rows(row_sums), dense.sum(axis=1))
+    for part in (slice(3, 9), [5, 5, 2], dense[:, 0] == 1, slice(0, 0)):
+        assert listed[part] == X[part]
+    np.testing.assert_array_equal(listed[7], dense[7])
+    weights = np.arange(80) % 3
+    assert listed.weighted(weights) == X.weighted(weights)
+    assert listed.weighted(weights).repeated() == X.weighted(weights).repeated()
+    gaps = random_bits(80, 700, 1, density=0.1).to_dense()
+    assert listed.masked(gaps) == X.masked(gaps)
+    listed.weighted(weights).save(tmp_path / "x.bits")
+    assert BitMatrix.open(tmp_path / "x.bits") == X.weighted(weights)
+
+
+@LAYOUTS
+@pytest.mark.parametrize("density", [0.02, 0.5, 0.98])
+def test_events_are_the_cells_that_differ_from_the_base(missing, weighted, density):
+    """Whether they are listed when asked for or kept beside the rows."""
+    n = 70
+    bits, known = random_bits(90, n, 1, density).to_dense(), random_bits(90, n, 2, 0.8).to_dense()
+    cells = np.where(known, bits, np.nan) if missing else bits.astype(float)
+    rows = BitMatrix.from_dense(cells, missing=True)
+    rows = rows.weighted(np.arange(1, 91)) if weighted else rows
+    base = rows.base.astype(float)
+
+    kept = rows.listed
+    made = rows.map_reduce(lambda block: [(block.words.copy(), block.events)])
+    assert [len(words) for words, _ in made] == [90]
+    fresh = Events.of_words(
+        np.ascontiguousarray(rows.layout.bits(rows.words, n)), rows.layout.known(rows.words, n), n,
+        rows.base,
+    )  # fmt: skip
+    assert np.array_equal(fresh.starts, kept.starts)
+    assert np.array_equal(fresh.cells, kept.cells)
+    events = made[0][1]
+    for row, start, stop in zip(cells, events.starts[:-1], events.starts[1:], strict=True):
+        differing = np.flatnonzero(~np.isnan(row) & (row != base))
+        missing_cells = n + np.flatnonzero(np.isnan(row))
+        found = sorted(events.cells[start:stop].tolist())
+        assert found == [*differing.tolist(), *missing_cells.tolist()]

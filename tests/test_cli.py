@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -18,7 +19,14 @@ import typer
 from command import bitmix
 from PIL import Image
 
-from bitmix import BitMatrix, TemplateMixture, TwoRoundEM, __version__
+from bitmix import (
+    BitMatrix,
+    ClassicEM,
+    TemplateMixture,
+    TwoRoundEM,
+    __version__,
+    select_components,
+)
 from bitmix.cli.options import expand
 from bitmix.datasets import make_templates, sample_mixture
 from bitmix.estimators.load import load_model
@@ -118,9 +126,14 @@ def test_version_and_help():
         (["plan", "--q", "0.1", "--n", "10", "--plot", "x.pdf"], "must end in .png or .svg"),
         (["certify", "absent.model", "absent.csv"], "absent.model"),
         (["certify", __file__, __file__], "not a bitmix model"),
-        (["fit", "rows.bits", "-k", "0"], "-k must be a whole number from 1, or auto, got '0'"),
+        (["fit", "rows.bits", "-k", "0"], "a range of them as 2-5, or auto, got '0'"),
         (["fit", "rows.bits", "-k", "three"], "or auto, got 'three'"),
         (["fit", "rows.bits", "-k", "-1"], "or auto, got '-1'"),
+        (["fit", "rows.bits", "-k", "3-2"], "or auto, got '3-2'"),
+        (["fit", "rows.bits", "-k", "2-"], "or auto, got '2-'"),
+        (["fit", "rows.bits", "-k", "1-2", "--method", "classic"], "needs one number of templates"),
+        (["fit", "rows.bits", "-k", "auto", "--method", "two-round"], "needs one number"),
+        (["fit", "rows.bits", "-k", "2", "--prior", "-1"], "Invalid value for '--prior'"),
         (["fit", "rows.csv", "-k", "3", "--cluster", "here"], "must be local or an address"),
         (["fit", "rows.bits", "-k", "3", "--sheet", "x.png"], "needs a folder of images"),
         (["fit", "rows.bits", "-k", "3", "--id-column", "who"], "who"),
@@ -173,7 +186,8 @@ def test_fit_prints_what_matters(folder):
     printed = " ".join((folder / "printed.txt").read_text().split())
     for text in (
         "600 rows, 300 columns, density 0.", "3 templates", "noise 0.1", "bits set",
-        "3 of 3 starts ended with these templates",
+        "noise model shared, the simplest that predicts held-out rows as well as the best",
+        "3 of 3 finished starts agree on this fit",
         "purity 1.0000, entropy 0.0000 against column 'kind'", "certificate: issued at α = 0.05",
         "model written to", "next: bitmix predict",
     ):  # fmt: skip
@@ -189,6 +203,9 @@ def test_the_json_of_a_fit_agrees_with_the_model(folder):
     assert (summary["rows"], summary["columns"], summary["n_components"]) == (600, 300, 3)
     assert summary["weights"] == model.weights_.tolist()
     assert summary["noise"] == model.noise_
+    assert summary["noise_model"] == model.noise_model_ == "shared"
+    assert summary["noise_model_scores"] == model.noise_model_scores_
+    assert summary["objective"] == model.objective_
     assert summary["bits_set"] == model.templates_.sum(axis=1).tolist()
     assert summary["members"] == np.bincount(labels).tolist()
     assert summary["density"] == pytest.approx(X.density)
@@ -203,7 +220,7 @@ def test_a_model_keeps_the_names_of_columns(folder):
     assert (model.id_column_, model.label_column_) == ("who", "kind")
     assert model.feature_names_in_.tolist() == [f"gene {i}" for i in range(300)]
     printed = bitmix("inspect", folder / "my.model").stdout
-    for text in ("TemplateMixture, 300 columns", "id column: who", "gene 0", "noise_model=shared"):
+    for text in ("TemplateMixture, 300 columns", "id column: who", "gene 0", "noise_model=auto"):
         assert text in printed
     summary = json.loads(bitmix("inspect", folder / "my.model", "--json").stdout)
     assert summary["weights"] == model.weights_.tolist()
@@ -214,9 +231,17 @@ def test_a_model_keeps_the_names_of_columns(folder):
 @pytest.mark.parametrize(
     ("options", "estimator"),
     [
-        (["--method", "two-round"], TwoRoundEM(3, rounds=10, n_init=10, random_state=0)),
+        (["--method", "two-round"], TwoRoundEM(3, rounds=10, n_init=5, random_state=0)),
+        (["--method", "classic"], ClassicEM(3, max_iter=10, n_init=5, random_state=0)),
+        ([], TemplateMixture(3, random_state=0)),  # defaults are the same
         (["--starts", "2", "--seed", "5"], TemplateMixture(3, n_init=2, random_state=5)),
         (["--noise-model", "cell"], TemplateMixture(3, noise_model="cell", random_state=0)),
+        (
+            ["--prior", "0", "--tol", "1e-3", "--max-iter", "9", "--max-rows-search", "400"],
+            TemplateMixture(
+                3, prior=0.0, tol=1e-3, max_iter=9, max_rows_search=400, random_state=0
+            ),
+        ),
     ],
 )
 def test_fit_is_the_fit_of_the_estimator(folder, tmp_path, options, estimator):
@@ -229,13 +254,24 @@ def test_fit_is_the_fit_of_the_estimator(folder, tmp_path, options, estimator):
     assert model.means_.tobytes() == expected.means_.tobytes()
 
 
-def test_fit_chooses_the_number_of_templates(folder, monkeypatch):
-    arguments = ("fit", folder / "rows.bits", "-k", "auto", "--json")
-    for limit, note in ((4, ""), (3, "bitmix: note: -k auto tries at most 3 templates\n")):
-        monkeypatch.setattr(sys.modules["bitmix.cli.fit"], "MAX_COMPONENTS", limit)
-        done = bitmix(*arguments)
-        assert json.loads(done.stdout)["n_components"] == 3
-        assert done.stderr == note
+@pytest.mark.parametrize(
+    ("k", "k_range"), [("auto", None), ("2-4", range(2, 5)), ("1-3", range(1, 4))]
+)
+def test_fit_chooses_the_number_of_templates(folder, tmp_path, k, k_range):
+    """The model that is saved is the one that was chosen, and not another fit with as many."""
+    path, rows = tmp_path / "my.model", BitMatrix.open(folder / "rows.bits")
+    done = bitmix("fit", folder / "rows.bits", "-k", k, "-o", path, "--json")
+    assert done.returncode == 0, done.stderr
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        selection = select_components(rows, k_range, TemplateMixture(random_state=0))
+    assert json.loads(done.stdout)["n_components"] == selection.n_components == 3
+    model = load_model(path)
+    assert model.means_.tobytes() == selection.model.means_.tobytes()
+    assert model.objective_ == selection.model.objective_
+    notes = [f"bitmix: note: {warning.message}\n" for warning in raised]
+    assert done.stderr == "".join(notes)
+    assert ("3 is the largest number that was tried" in done.stderr) == (k == "1-3")
 
 
 def test_a_large_fit_says_that_it_searched_in_a_sample(tmp_path):

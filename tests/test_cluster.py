@@ -60,11 +60,12 @@ ESTIMATORS = [
     ClassicEM(3, max_iter=5, random_state=3),
     TemplateMixture(3, random_state=0),
     TemplateMixture(3, noise_model="feature", max_rows_search=1000, random_state=0),
+    TemplateMixture(3, noise_model="cell", max_rows_search=500, n_init=1, random_state=0),
 ]
 
 
-def fitted(model, X):
-    return type(model)(**model.get_params()).fit(X)
+def fitted(model, X, **options):
+    return type(model)(**model.get_params()).fit(X, **options)
 
 
 @pytest.mark.parametrize("model", ESTIMATORS, ids=str)
@@ -181,15 +182,128 @@ def test_wrong_values_name_their_row(dense):
     assert fitted(TwoRoundEM(3, binarize=0.5, n_seeds=30, random_state=0), lazy).n_features_in_ == N
 
 
-def test_what_a_cluster_cannot_do_is_said(dense):
+def test_what_a_cluster_cannot_do_is_said(X, dense):
     lazy = da.from_array(dense, chunks=(4000, N))
-    with pytest.raises(InputError, match="mask and sample_weight need rows in memory"):
-        TemplateMixture(3).fit(lazy, sample_weight=np.ones(M))
     with pytest.raises(InputError, match="rows and columns"):
         TemplateMixture(3).fit(lazy[0])
+    with pytest.raises(InputError, match="number of columns of X is not known"):
+        TemplateMixture(3).fit(lazy[:, lazy.sum(axis=0) >= 0])
+    with pytest.raises(InputError, match="responsibilities of rows in memory"):
+        TemplateMixture(3, init=np.arange(M) % 3).fit(lazy)
     model = fitted(ESTIMATORS[0], lazy)
     with pytest.raises(InputError, match=f"expecting {N} features"):
         model.predict(lazy[:, :50])
+
+
+# Missing cells and weights
+
+
+@pytest.fixture(scope="module")
+def gaps(dense):
+    """One cell of ten is missing, and the first 100 rows are complete."""
+    cells = dense.astype(np.float32)
+    cells[100:][np.random.default_rng(2).random((M - 100, N)) < 0.1] = np.nan
+    return cells
+
+
+@pytest.fixture(scope="module")
+def weights():
+    """Whole numbers, every eighth of them 0."""
+    return np.arange(M) % 8
+
+
+PARTIAL = [
+    TemplateMixture(3, noise_model=noise_model, max_rows_search=1000, n_init=2, random_state=0)
+    for noise_model in ("shared", "cell")
+]
+
+
+def same_in_all_chunks(model, here, lazy, **options):
+    """The fit to rows on a cluster is the fit here, and so is what it says about rows."""
+    other = fitted(model, lazy, **options)
+    assert same(here, other)
+    assert np.array_equal(other.predict_proba(lazy).compute(), here.predict_proba(lazy.compute()))
+
+
+@pytest.mark.parametrize("model", PARTIAL, ids=str)
+@pytest.mark.parametrize("chunks", [(M, N), ((100, 4900, 7000), 64), (2500, N)], ids=str)
+def test_missing_cells_give_the_same_bits(gaps, model, chunks):
+    """A block may lack no cell, but all of them have the same layout."""
+    same_in_all_chunks(model, fitted(model, gaps), da.from_array(gaps, chunks=chunks))
+
+
+@pytest.mark.parametrize("model", PARTIAL, ids=str)
+def test_a_mask_gives_the_same_bits(dense, gaps, model):
+    mask, lazy = np.isnan(gaps), da.from_array(dense, chunks=(5000, N))
+    want = fitted(model, gaps)
+    for given in (mask, da.from_array(mask, chunks=(3000, 64))):
+        assert same(want, fitted(model, lazy, mask=given))
+
+
+@pytest.mark.parametrize("model", PARTIAL, ids=str)
+def test_weights_give_the_same_bits(X, dense, weights, model):
+    lazy = da.from_array(dense, chunks=(5000, 100))
+    want = fitted(model, X, sample_weight=weights)
+    for given in (weights, da.from_array(weights, chunks=777)):
+        assert same(want, fitted(model, lazy, sample_weight=given))
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("model", PARTIAL, ids=str)
+def test_two_workers_give_the_same_bits_with_gaps_and_weights(client, gaps, weights, model):
+    lazy = da.from_array(gaps, chunks=(1700, N))
+    want = fitted(model, gaps, sample_weight=weights + 0.5)
+    same_in_all_chunks(model, want, lazy, sample_weight=weights + 0.5)
+    unknown = lazy[da.nansum(lazy, axis=1) >= 0]
+    assert same(want, fitted(model, unknown, sample_weight=weights + 0.5))
+
+
+def test_rows_on_a_cluster_are_the_rows_here(gaps, weights):
+    """Every part of the protocol, with missing cells and weights."""
+    here = BitMatrix.from_dense(gaps, missing=True).weighted(weights)
+    lazy = da.from_array(gaps, chunks=(1000, N))
+    there = ClusterRows.of(lazy, missing=True, sample_weight=weights)
+    assert (there.shape, there.layout) == (here.shape, here.layout)
+    assert there.total_weight == here.total_weight
+    assert np.array_equal(there.weights, here.weights)
+    assert np.array_equal(there.base, here.base)
+    chosen = np.array([-1, 0, 4999, 5000, 17, 17])
+    assert np.array_equal(there.take(chosen), here.take(chosen))
+    assert there.subset(chosen) == here.subset(chosen)
+    for draw in (7, 500):
+        drawn = [rows.draw(draw, np.random.default_rng(0)) for rows in (here, there)]
+        assert np.array_equal(*drawn)
+    with pytest.raises(IndexError, match="asked for row"):
+        there.take([here.shape[0]])
+
+
+def test_a_packed_file_keeps_its_layout_on_a_cluster(tmp_path, gaps, weights):
+    rows = BitMatrix.from_dense(gaps, missing=True).weighted(weights)
+    rows.save(tmp_path / "x.bits")
+    there = ClusterRows.of_file(tmp_path / "x.bits", block_bytes=1 << 16)
+    assert there.subset(np.arange(len(rows))) == rows
+    assert same(fitted(PARTIAL[0], rows), fitted(PARTIAL[0], there))
+    other = weights[weights > 0][::-1]
+    want = fitted(PARTIAL[0], rows, sample_weight=other)  # in place of those in the file
+    assert same(want, fitted(PARTIAL[0], there, sample_weight=other))
+
+
+def test_wrong_gaps_and_weights_on_a_cluster(dense, gaps):
+    lazy, partial = (da.from_array(cells, chunks=(4000, N)) for cells in (dense, gaps))
+    with pytest.raises(InputError, match="missing cell .* at row 100"):
+        TwoRoundEM(3).fit(partial[:4000])
+    with pytest.raises(InputError, match="X has missing cells"):
+        TwoRoundEM(3).fit(ClusterRows.of(partial, missing=True))
+    with pytest.raises(InputError, match="X has weights"):
+        TwoRoundEM(3).fit(ClusterRows.of(lazy, sample_weight=np.ones(M)))
+    with pytest.raises(InputError, match=f"sample_weight must be {M} numbers"):
+        TemplateMixture(3).fit(lazy, sample_weight=np.ones(M - 1))
+    with pytest.raises(InputError, match="not negative, got -1"):
+        TemplateMixture(3).fit(lazy, sample_weight=np.full(M, -1))
+    with pytest.raises(InputError, match=r"mask must be True .* got shape \(3, 3\)"):
+        TemplateMixture(3).fit(lazy, mask=np.ones((3, 3)))
+    with pytest.raises(InputError, match="packed already"):
+        TemplateMixture(3).fit(ClusterRows.of(lazy), mask=np.ones((M, N)))
 
 
 def test_chunks_may_be_sparse(X, dense):

@@ -68,7 +68,7 @@ def test_eight_threads_share_one_fitted_model(rows):
         assert all(np.array_equal(future.result(SECONDS), labels) for future in futures)
 
 
-@pytest.mark.parametrize("kind", ["threading", "loky"])
+@pytest.mark.parametrize("kind", ["threading", pytest.param("loky", marks=pytest.mark.system)])
 def test_inside_joblib(rows, want, kind):
     joblib = pytest.importorskip("joblib")
     jobs = [joblib.delayed(fitted)(i, rows) for i in range(len(MODELS))]
@@ -108,6 +108,7 @@ def test_after_fork():
     assert done.stdout == "the same bits\n", done.stderr
 
 
+@pytest.mark.system
 def test_in_processes_that_were_spawned(rows, want):
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(2, mp_context=context) as pool:

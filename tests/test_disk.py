@@ -113,6 +113,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.system
 def test_a_full_disk_keeps_the_old_file(place):
     """There is room for the old file, and for the first bytes of the new one."""
     found = small_disk(
@@ -195,6 +196,7 @@ for _ in range(100):
 """
 
 
+@pytest.mark.system
 def test_two_processes_save_to_one_path(tmp_path):
     """Whoever reads meanwhile sees all that one of them wrote, and none is left half-written."""
     path = tmp_path / "x.bits"

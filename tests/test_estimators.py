@@ -1,7 +1,9 @@
 """The estimators as scikit-learn users meet them: checks, attributes, files, errors."""
 
+import inspect
 import json
 import pickle
+import re
 import zipfile
 
 import numpy as np
@@ -38,6 +40,36 @@ EXPECTED_FAILURES = {
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("kind", [TwoRoundEM, ClassicEM, TemplateMixture])
+def test_parameters_are_documented_as_they_are(kind):
+    """Every parameter once, in the order of the signature, with its default."""
+    part = re.search(r"Parameters\n +-+\n(.*?)\n\n +Attributes", kind.__doc__, re.DOTALL)
+    documented = re.findall(r"^ {4}(\w+) : (.*)$", part[1], re.MULTILINE)
+    parameters = inspect.signature(kind).parameters
+    assert [name for name, _ in documented] == list(parameters)
+    for name, text in documented:
+        default = parameters[name].default
+        if default is None:
+            assert "optional" in text or "or None" in text
+        else:
+            written = f'"{default}"' if isinstance(default, str) else repr(default)
+            assert f"default={written}" in text.replace("1e-7", "1e-07")
+
+
+@pytest.mark.filterwarnings("ignore::bitmix.errors.BitmixWarning")
+@pytest.mark.parametrize("kind", [TwoRoundEM, ClassicEM, TemplateMixture])
+def test_attributes_are_documented(kind):
+    """Every attribute of a fit has an entry, or is one of scikit-learn's."""
+    model = kind(2, random_state=0).fit(random_bits(60, 9, 0))
+    part = re.search(r"Attributes\n +-+\n(.*?)\n\n +(?:Notes|Examples)", kind.__doc__, re.DOTALL)
+    documented = set(re.findall(r"\b\w+_\b", part[1]))
+    common = {"n_features_in_", "mixture_", "id_column_", "label_column_", "feature_names_in_"}
+    properties = (name for name, value in vars(kind).items() if isinstance(value, property))
+    present = {name for name in (*vars(model), *properties) if name.endswith("_")} - common
+    assert sorted(present - documented) == []
+    assert all(hasattr(model, name) for name in documented)
 
 
 @pytest.fixture(scope="module", params=BOTH)
@@ -143,7 +175,7 @@ def test_save_and_load(fitted, planted, tmp_path):
     assert {k for k in vars(again) if k.endswith("_")} == {
         k for k in vars(fitted) if k.endswith("_")
     }
-    for name in fitted._fitted_numbers:
+    for name in fitted._fitted_values:
         assert getattr(again, name) == getattr(fitted, name)
     for one, other in zip(again.history_, fitted.history_, strict=True):
         assert one.to_dict() == other.to_dict()
@@ -403,11 +435,15 @@ def test_too_many_rows_are_refused_before_work():
 
 
 @pytest.mark.parametrize("estimator", BOTH)
-def test_tables_sparse_and_packed_give_one_fit(estimator, planted):
+@pytest.mark.parametrize("density", [0.5, 0.01])
+def test_tables_sparse_and_packed_give_one_fit(estimator, density, tmp_path):
+    """Also where a sparse matrix is kept as lists of ones."""
+    import dask.array as da
     import scipy.sparse
 
-    rows, _, _ = planted
+    rows = random_bits(300, 200, 3, density)
     dense = rows.to_dense()
+    rows.save(tmp_path / "x.bits")
     fits = [
         estimator(3, random_state=0).fit(X)
         for X in (
@@ -415,11 +451,35 @@ def test_tables_sparse_and_packed_give_one_fit(estimator, planted):
             dense,
             dense.astype(float),
             scipy.sparse.csr_matrix(dense),
+            scipy.sparse.csc_array(dense),
             pd.DataFrame(dense),
+            BitMatrix.open(tmp_path / "x.bits"),
+            da.from_array(dense, chunks=(70, 64)),
         )
     ]
     for fit in fits[1:]:
         np.testing.assert_array_equal(fit.means_, fits[0].means_)
+        np.testing.assert_array_equal(fit.weights_, fits[0].weights_)
+        assert fit.history_[-1].log_likelihood == fits[0].history_[-1].log_likelihood
+
+
+def test_scores_take_weights_as_repeated_rows(fitted, planted):
+    rows, _, _ = planted
+    weights = np.arange(600) % 4
+    repeated = rows[np.repeat(np.arange(600), weights)]
+    assert fitted.score(rows, sample_weight=weights) == fitted.score(repeated)
+    assert fitted.bic(rows, sample_weight=weights) == fitted.bic(repeated)
+    assert fitted.aic(rows, sample_weight=weights) == fitted.aic(repeated)
+    assert fitted.score(rows.weighted(weights)) == fitted.score(repeated)
+
+
+def test_rows_with_weights_are_refused_where_they_would_be_ignored(fitted, planted):
+    rows, _, _ = planted
+    weighted = rows.weighted(np.full(600, 2))
+    with pytest.raises(InputError, match="X has weights"):
+        clone(fitted).fit(weighted)
+    with pytest.raises(InputError, match="X has weights"):
+        fitted.certify(weighted)
 
 
 def test_sampled_rows_are_fitted_again():

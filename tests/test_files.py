@@ -677,6 +677,51 @@ def test_missing_cells_of_every_format(name, bits, any_blocks, tmp_path):
         TwoRoundEM(2, n_seeds=5).fit(rows)
 
 
+def test_missing_cells_of_packed_files(bits, any_blocks, tmp_path):
+    """All of its columns, some of them, and one as the labels."""
+    path = tmp_path / "rows.bits"
+    table = frame(np.where(np.eye(M, N) == 1, np.nan, bits))
+    cells = table.to_numpy()
+    BitMatrix.from_dense(table, missing=True).save(path)
+    with pytest.raises(InputError, match=r"rows\.bits has missing cells: fill .*missing=True"):
+        open_table(path)
+    np.testing.assert_array_equal(cells_of(open_table(path, missing=True).read()), cells)
+    chosen = [5, 69, 0, 33]
+    some = open_table(path, columns=[f"bit {i}" for i in chosen], missing=True)
+    np.testing.assert_array_equal(cells_of(some.read()), cells[:, chosen])
+    rows, _, labels = open_table(path, label_column="bit 60", missing=True).read_all()
+    np.testing.assert_array_equal(cells_of(rows), np.delete(cells, 60, axis=1))
+    assert labels == [str(bit) for bit in bits[:, 60]]
+    for command in (["convert", path, "-o", tmp_path / "out.bits"], ["fit", path, "-k", "2"]):
+        refused = bitmix(*command)
+        assert refused.returncode == 2
+        assert "rows.bits has missing cells" in refused.stderr
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_weights_of_packed_files(bits, any_blocks, tmp_path):
+    """They are read with the rows, or refused where they would be lost."""
+    path, model = tmp_path / "rows.bits", tmp_path / "my.model"
+    rows = BitMatrix.from_dense(frame(bits)).weighted(np.arange(M) % 4)
+    rows.save(path)
+    read = open_table(path).read()
+    assert read == rows
+    assert np.array_equal(read.weights, np.arange(M)[np.arange(M) % 4 > 0] % 4)
+    with pytest.raises(InputError, match=r"rows\.bits has weights, which would be lost"):
+        open_table(path, label_column="bit 3").read_all()
+    converted = bitmix("convert", path, "-o", tmp_path / "out.bits")
+    assert converted.returncode == 2
+    assert "rows.bits has weights, which would be lost" in converted.stderr
+    assert list(tmp_path.iterdir()) == [path]
+    fitted = bitmix("fit", path, "-k", "2", "-o", model, "--no-certificate")
+    assert fitted.returncode == 0, fitted.stderr
+    expected = TemplateMixture(2, random_state=0).fit(rows)
+    assert TemplateMixture.load(model).means_.tobytes() == expected.means_.tobytes()
+    predicted = bitmix("predict", model, path, "-o", "-")
+    labels = [int(line.split(",")[1]) for line in predicted.stdout.splitlines()[1:]]
+    assert labels == expected.predict(rows).tolist()
+
+
 def cut(path):
     """All but the last third of a file."""
     path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
@@ -823,6 +868,7 @@ def test_memory_is_bounded_by_a_block(kind, tmp_path):
     assert peak < 40e6  # some blocks of 4 MB
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
 def test_memory_of_arrow_is_bounded_by_a_block(kind, tmp_path):
     """72 MB, of Parquet in one row group, of Arrow in record batches of 7 MB."""

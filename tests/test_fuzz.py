@@ -3,6 +3,7 @@
 import io
 import json
 import struct
+import time
 import zipfile
 from itertools import islice
 
@@ -21,14 +22,14 @@ from bitmix.estimators.load import load_model
 from bitmix.features.images import read_grey
 from bitmix.rows.files import open_table
 
-SLOW = {"command": 30, "zarr": 30, "input": 60}
+INPUTS = dict.fromkeys(fuzz.TARGETS, 1000) | {"command": 200, "zarr": 150, "image": 400}
 
 
 @pytest.mark.system
 @pytest.mark.parametrize("target", fuzz.TARGETS)
 def test_some_inputs(target, monkeypatch):
     monkeypatch.setenv("BITMIX_KERNELS", "reference")
-    counts, broken = fuzz.campaign(target, islice(fuzz.inputs(target, 0), SLOW.get(target, 120)))
+    counts, broken = fuzz.campaign(target, islice(fuzz.inputs(target, 0), INPUTS[target]))
     assert not broken, "\n".join(trace for _, trace in broken.values())
     assert counts["value"] > 0
     assert counts["refused"] > 0
@@ -45,6 +46,9 @@ def test_the_oracle_sees_what_is_wrong(tmp_path, monkeypatch):
         while True:
             pass
 
+    def waits(data, folder):
+        time.sleep(60)
+
     def litters(data, folder):
         fuzz.put(folder / "a", data)
         fuzz.put(folder / "b", data)
@@ -52,6 +56,9 @@ def test_the_oracle_sees_what_is_wrong(tmp_path, monkeypatch):
     monkeypatch.setattr(fuzz, "SECONDS", 0.1)
     assert "TooSlow" in target(hangs)
     monkeypatch.setattr(fuzz, "SECONDS", 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(fuzz, "WAITING", 0.1)
+        assert "TooSlow" in target(waits)
     assert "Broken" in target(litters)
     assert "ZeroDivisionError" in target(lambda data, folder: 1 // 0)
     if fuzz._resident("VmHWM"):
@@ -151,19 +158,29 @@ def with_header(data, change):
     return fuzz.archive({**members, "header.npy": fuzz.npy((len(body),), "|u1", body)})
 
 
+TWO_ROUND, TEMPLATE = 0, 2  # of `fuzz.models`
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("model", "change"),
     [
-        lambda header: header.update({"class": ["TwoRoundEM"]}),
-        lambda header: header["fitted"].update(seed_=0.7),
-        lambda header: header["fitted"].update(seed_=-1),
-        lambda header: header["fitted"].update(n_seeds_=float("inf")),
-        lambda header: header["history"][0].update(n_templates=float("inf")),
-        lambda header: header["history"][0].update(log_likelihood=10**400),
+        (TWO_ROUND, lambda header: header.update({"class": ["TwoRoundEM"]})),
+        (TWO_ROUND, lambda header: header["fitted"].update(seed_=0.7)),
+        (TWO_ROUND, lambda header: header["fitted"].update(seed_=-1)),
+        (TWO_ROUND, lambda header: header["fitted"].update(n_seeds_=float("inf"))),
+        (TWO_ROUND, lambda header: header["history"][0].update(n_templates=float("inf"))),
+        (TWO_ROUND, lambda header: header["history"][0].update(log_likelihood=10**400)),
+        (TEMPLATE, lambda header: header["fitted"].update(converged_=1)),
+        (TEMPLATE, lambda header: header["fitted"].update(objective_=float("nan"))),
+        (TEMPLATE, lambda header: header["fitted"].update(starts_=3)),
+        (TEMPLATE, lambda header: header["fitted"].update(starts_=[{"objective": 0.0}])),
+        (TEMPLATE, lambda header: header["fitted"]["starts_"][0].update(n_steps=0.5)),
+        (TEMPLATE, lambda header: header["fitted"].update(noise_model_scores_=7)),
+        (TEMPLATE, lambda header: header["fitted"].update(noise_model_scores_={"x": {}})),
     ],
 )
-def test_model_headers_that_lie(change, tmp_path):
-    data = with_header(fuzz.models()[0], change)
+def test_model_headers_that_lie(model, change, tmp_path):
+    data = with_header(fuzz.models()[model], change)
     with pytest.raises(FileFormatError):
         load_model(fuzz.put(tmp_path / "model", data))
 
@@ -186,6 +203,7 @@ def categories_of_tuples():
         (np.eye(3), {"sample_weight": "cell"}, "sample_weight must be 3 numbers"),
         (np.eye(3), {"sample_weight": [{}, 1, 1]}, "sample_weight must be 3 numbers"),
         (np.eye(3), {"sample_weight": [10**400, 1, 1]}, "sample_weight must be 3 numbers"),
+        (scipy.sparse.coo_array([0, 1, 1]), {}, "2D"),
     ],
 )
 def test_odd_tables(X, more, says):
@@ -193,7 +211,22 @@ def test_odd_tables(X, more, says):
         TemplateMixture(1).fit(X, **more)
 
 
-@pytest.mark.parametrize("threshold", [[], {}, np.datetime64("NaT"), "1", float("nan")])
+@pytest.mark.parametrize("prior", [1e300, 2.0**32, float("inf"), float("nan"), -1, "1", None])
+def test_priors_that_make_no_sense(prior):
+    with pytest.raises(InputError, match="prior must"):
+        TemplateMixture(1, prior=prior).fit(np.eye(3))
+
+
+def test_weights_below_one_row(recwarn):
+    """Part of a table with weights may weigh less than one row of it."""
+    rows = BitMatrix.from_dense(np.eye(9)).weighted(np.full(9, 0.2))[:3]
+    for noise_model in ("shared", "cell"):
+        model = TemplateMixture(2, noise_model=noise_model, random_state=0).fit(rows)
+        assert model.weights_.sum() == pytest.approx(1)
+    assert {warning.category.__module__ for warning in recwarn} <= {"bitmix.errors"}
+
+
+@pytest.mark.parametrize("threshold", [[], {}, 10**400, np.datetime64("NaT"), "1", float("nan")])
 def test_thresholds_that_are_no_numbers(threshold):
     with pytest.raises(InputError, match="binarize must"):
         TemplateMixture(1, binarize=threshold).fit(np.eye(3))

@@ -56,6 +56,23 @@ def test_a_fit_from_disk_has_the_same_bits(stored, model):
     assert np.array_equal(here.predict(X), there.predict(on_disk))
 
 
+@pytest.mark.parametrize("model", ESTIMATORS[3:], ids=str)
+@pytest.mark.parametrize(("gaps", "weighted"), [(True, False), (False, True), (True, True)])
+def test_missing_cells_and_weights_on_disk_have_the_same_bits(tmp_path, model, gaps, weighted):
+    X = planted()
+    if gaps:
+        X = X.masked(np.random.default_rng(2).random(X.shape) < 0.1)
+    if weighted:
+        X = X.weighted(np.arange(len(X)) % 5)
+    X.save(tmp_path / "x.bits")
+    on_disk = BitMatrix.open(tmp_path / "x.bits")
+    assert on_disk == X
+    assert (on_disk.layout, on_disk.total_weight) == (X.layout, X.total_weight)
+    here, there = model.fit(X), pickle.loads(pickle.dumps(model)).fit(on_disk)
+    assert same(here, there)
+    assert np.array_equal(here.predict_proba(X), there.predict_proba(on_disk))
+
+
 def test_rows_on_disk_behave_as_those_in_memory(stored):
     X, on_disk = stored
     assert on_disk == X
@@ -136,6 +153,7 @@ def test_damaged_names_are_refused(tmp_path, hurt):
         BitMatrix.open(tmp_path / "x.bits")
 
 
+@pytest.mark.system
 def test_many_names_of_columns(tmp_path):
     names = [f"a rather long name of column number {i}" for i in range(1_700_000)]
     with bitfile.writing(tmp_path / "wide.bits", len(names), names) as writer:

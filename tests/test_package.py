@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,31 @@ def test_the_map_in_contributing_is_the_tree():
     assert files <= {module.removeprefix("bitmix.").replace(".", "/") for module in MODULES}
 
 
+def test_the_targets_that_are_named_exist():
+    root = SOURCE.parents[1]
+    targets = set(re.findall(r"^([a-z-]+):", (root / "Makefile").read_text(), flags=re.M))
+    assert {"test", "test-all", "test-weekly"} <= targets
+    for page in (root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").glob("*.rst")):
+        named = set(re.findall(r"(?:`|\$ )make ([a-z-]+)", page.read_text()))
+        if page.suffix == ".md":
+            named |= set(re.findall(r"^    make ([a-z-]+)", page.read_text(), flags=re.M))
+        assert named <= targets, page.name
+
+
+def test_every_tier_is_run():
+    """Each marker has a target; what a plain run leaves out is what ``.ci/run`` adds to it."""
+    root = SOURCE.parents[1]
+    options = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    markers = {text.partition(":")[0] for text in options["markers"]}
+    assert markers == {"system", "weekly"}
+    left_out = options["addopts"][options["addopts"].index("-m") + 1]
+    assert left_out == "not system and not weekly"
+    makefile, ci = (root / "Makefile").read_text(), (root / ".ci" / "run").read_text()
+    assert re.search(r"^MARKED := not weekly$", makefile, flags=re.M)
+    assert re.search(r"^make test$", ci, flags=re.M)
+    assert re.search(r"^make test-all MARKED='system and not weekly'", ci, flags=re.M)
+
+
 def python(code: str, **env: str) -> str:
     return subprocess.run(
         [sys.executable, "-c", code],
@@ -104,16 +130,21 @@ def python(code: str, **env: str) -> str:
     ).stdout
 
 
+NEVER = {"numba", "dask", "matplotlib", "PIL", "jinja2", "bitmix.features"}
+SKLEARN = {"sklearn", "scipy", "numpy", "pandas", "pyarrow"}  # and what scikit-learn imports itself
+
+
 @pytest.mark.parametrize(
-    ("module", "heavy"),
+    ("code", "heavy"),
     [
-        ("bitmix", {"numba", "dask", "matplotlib", "sklearn", "scipy", "pandas"}),
-        ("bitmix.cli", {"numba", "dask", "numpy", "sklearn", "scipy", "pandas", "rich", "jinja2"}),
+        ("import bitmix", NEVER | SKLEARN),
+        ("import bitmix.cli", NEVER | SKLEARN | {"rich"}),
+        ("from bitmix import TemplateMixture; TemplateMixture(1).fit([[0, 1]]).sample(3)", NEVER),
     ],
 )
-def test_import_is_light(module, heavy):
+def test_import_is_light(code, heavy):
     """For the command line, this is what makes ``bitmix --help`` quick."""
-    code = f"import {module}, sys, json; print(json.dumps(list(sys.modules)))"
+    code = f"{code}; import sys, json; print(json.dumps(list(sys.modules)))"
     assert not heavy & set(json.loads(python(code)))
 
 

@@ -18,6 +18,7 @@ from bitmix.datasets import make_templates, sample_mixture
 from bitmix.errors import DuplicateTemplatesWarning, InputError
 from bitmix.features import GaborSketch
 from bitmix.features.alphabet import Alphabet
+from bitmix.models.mixture import NOISE_MODELS
 from bitmix.report import facts, page, pictures, svg
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -43,11 +44,12 @@ def holes(bits, share=0.1):
     return X
 
 
+def template_mixture(noise_model):
+    return lambda X: TemplateMixture(3, noise_model=noise_model, random_state=0).fit(X)
+
+
 MODELS = {
-    "shared": lambda X: TemplateMixture(3, random_state=0).fit(X),
-    "component": lambda X: TemplateMixture(3, noise_model="component", random_state=0).fit(X),
-    "feature": lambda X: TemplateMixture(3, noise_model="feature", random_state=0).fit(X),
-    "cell": lambda X: TemplateMixture(3, noise_model="cell", random_state=0).fit(X),
+    **{noise_model: template_mixture(noise_model) for noise_model in NOISE_MODELS},
     "two-round": lambda X: TwoRoundEM(3, n_seeds=30, random_state=0).fit(X),
     "classic": lambda X: ClassicEM(3, n_init=5, random_state=0).fit(X),
 }
@@ -55,8 +57,7 @@ MODELS = {
 
 @pytest.mark.parametrize(
     ("kind", "missing"),
-    [(kind, False) for kind in MODELS]
-    + [(kind, True) for kind in ("shared", "component", "feature", "cell")],
+    [(kind, False) for kind in MODELS] + [(kind, True) for kind in NOISE_MODELS],
 )
 def test_facts_agree_with_dense_arithmetic(kind, missing, tmp_path):
     bits, _ = mixture()
@@ -108,11 +109,14 @@ def test_facts_agree_with_dense_arithmetic(kind, missing, tmp_path):
 
 def test_expected_flips_are_the_models():
     X, _ = mixture()
-    for kind in ("shared", "component", "feature", "cell"):
+    for kind in NOISE_MODELS:
         model = MODELS[kind](X)
         found = facts.gather(model, model.rows_like_fit(X), certificate=False)
-        labels = model.predict(X)
-        level = np.broadcast_to(model.mixture_.noise, model.templates_.shape)[labels]
+        labels, T = model.predict(X), model.templates_
+        up, down = model.noise_ if kind == "updown" else (model.noise_, model.noise_)
+        if kind == "component":
+            up = down = model.noise_[:, None]
+        level = np.where(T == 1, down, up)[labels]
         assert found.noise.expected == pytest.approx(level.mean())
         for i, group in enumerate(found.groups):
             assert group.expected == pytest.approx(level[labels == i].mean())
@@ -134,14 +138,14 @@ def test_only_the_noisy_column_is_flagged():
     X, _ = mixture(n=200, m=1000, noise=0.05)
     noisy = np.random.default_rng(0).random(1000) < 0.3
     X[:, 17] ^= noisy.astype(np.uint8)
-    model = TemplateMixture(3, random_state=0).fit(X)
+    model = MODELS["shared"](X)
     noise = facts.gather(model, model.rows_like_fit(X), certificate=False).noise
     assert noise.n_flagged == 1
     assert noise.columns[0].column == 17
     assert [c.flagged for c in noise.columns] == [True] + [False] * (len(noise.columns) - 1)
     calm, _ = mixture(n=200, m=1000, noise=0.05)
     calm[:, 5] = 0
-    model = TemplateMixture(3, random_state=0).fit(calm)
+    model = MODELS["shared"](calm)
     noise = facts.gather(model, model.rows_like_fit(calm), certificate=False).noise
     assert (noise.n_flagged, noise.n_below) == (0, 1)
 
@@ -231,7 +235,7 @@ def hostile_report(path):
     return write(
         path, model, table, title=BREAKOUT, source=f"{HOSTILE}\ud800.csv",
         labels=[f"{BREAKOUT} {y}" for y in labels], ids=[HOSTILE] * 400,
-        selection=select_components(table, range(1, 4), n_init=2, random_state=0),
+        selection=select_components(table, range(1, 5), TemplateMixture(n_init=2, random_state=0)),
     )  # fmt: skip
 
 
@@ -404,13 +408,13 @@ def test_a_column_without_known_cells(tmp_path):
 
 def test_certificates_in_plain_words(tmp_path):
     X, _ = mixture(n=300, m=600, noise=0.02)
-    model = TemplateMixture(3, random_state=0).fit(X)
+    model = MODELS["shared"](X)
     assert model.certify(X).issued
     text = write(tmp_path, model, X)
     assert "Certified: the probability" in text
     assert "Issued <span" in text
     noisy, _ = mixture(n=300, m=600, noise=0.1)
-    text = write(tmp_path, TemplateMixture(3, random_state=0).fit(noisy), noisy)
+    text = write(tmp_path, MODELS["shared"](noisy), noisy)
     assert "Not certified: the groups are too close to be proved separate." in text
     assert "Not issued <span" in text
     assert "does not mean that the templates are wrong" in text
@@ -420,7 +424,7 @@ def test_certificates_in_plain_words(tmp_path):
     cell = MODELS["cell"](X)
     assert "noise_model=&#39;cell&#39;" in write(tmp_path, cell, X)
     gaps = holes(X)
-    incomplete = TemplateMixture(3, random_state=0).fit(gaps)
+    incomplete = MODELS["shared"](gaps)
     assert "needs complete rows" in write(tmp_path, incomplete, gaps)
     with pytest.raises(InputError, match="alpha"):
         write(tmp_path, model, X, alpha=2)

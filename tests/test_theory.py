@@ -14,7 +14,7 @@ from simulate import events, templates_at
 
 from bitmix import BitMatrix, TwoRoundEM, theory
 from bitmix.datasets import make_templates, sample_mixture
-from bitmix.em.seeds import noise_of
+from bitmix.em.seeds import closest_pair, noise_at
 from bitmix.em.step import em_step
 from bitmix.kernels import backend
 from bitmix.kernels.bits import pack
@@ -221,7 +221,7 @@ def runs():
         X, labels = sample_mixture(TRUTH, [0.5, 0.5], q, m, seed)
         seeds = np.random.default_rng(seed).permutation(m)[:L]
         words = X.words[seeds]
-        noise = noise_of(words, n)
+        noise = noise_at(closest_pair(words), n)
         after, _ = em_step(X, Mixture.of_rows(words, n, noise))
         alive = after.weights >= 1 / (4 * L)
         made.append(

@@ -20,7 +20,7 @@ from bitmix.certify.verdict import Evidence, Part, judge, least_alpha, parts_of
 from bitmix.errors import InputError
 from bitmix.kernels import backend
 from bitmix.kernels.bits import Words, pack, unpack
-from bitmix.rows import as_rows
+from bitmix.rows import as_rows, unweighted
 from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
 from bitmix.support.randomness import draw_without_replacement, seed_of, stream
@@ -116,7 +116,7 @@ def certify_fit(
     """
     alpha = checks.between(alpha, "alpha", 0, 1)
     seed = seed_of(random_state)
-    rows, T = as_rows(X), BitMatrix.from_dense(templates)
+    rows, T = unweighted(as_rows(X)), BitMatrix.from_dense(templates)
     m, n = rows.shape
     if T.shape[1] != n:
         raise InputError(f"templates must have the {n} columns of X, got {T.shape[1]}")

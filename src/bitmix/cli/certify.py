@@ -30,12 +30,11 @@ def certify(
       bitmix certify my.model rows.bits
       bitmix certify my.model rows.csv --check
     """
-    from bitmix.certify.fit import certify_fit
     from bitmix.estimators.load import load_model
 
     fitted = load_model(model)
     rows = reading.open_for(fitted, data).read()
-    certificate = certify_fit(rows, fitted.templates_, alpha)
+    certificate = fitted.certify(rows, alpha)
     if as_json:
         print_json(certificate.to_dict())
     elif not quiet:

@@ -25,6 +25,7 @@ from bitmix.support.randomness import draw_without_replacement, stream
 FOLDS = 4
 _MIN_ROWS_TO_COMPARE = 2 * FOLDS
 _FEW_STARTS = 3  # of the search that the models are compared from
+_LOG_20 = 2.995732273553991  # nats; not from the platform, as it decides a result
 _STEPS = 2  # EM steps of each model after its first M step
 
 
@@ -74,7 +75,8 @@ def fit_mixture(
     sample = sample.distinct()
     scores: dict[NoiseModel, HeldOut] = {}
     found = None
-    if compare_models and m >= _MIN_ROWS_TO_COMPARE:  # `settings` are for one flip rate
+    if compare_models and sample.repeated().shape[0] >= _MIN_ROWS_TO_COMPARE:
+        # `settings` are for one flip rate
         if start is None:
             few = min(_FEW_STARTS, settings.n_init)
             found = search(sample, k, replace(settings, n_init=few), stream(seed, "seeds"))
@@ -99,7 +101,7 @@ def choose(scores: dict[NoiseModel, HeldOut], n_rows: float) -> NoiseModel:
 
     The odds matter if all rows speak for a model by the same small amount.
     """
-    least = math.log(20) / n_rows
+    least = _LOG_20 / n_rows
     return next(
         model
         for model, score in scores.items()

@@ -1,9 +1,9 @@
 """Merging components, always the two whose merging loses the least likelihood.
 
 *Templates.* Let e_is be the evidence of the rows for bit s of template i, in nats, and g_s that of
-the prior. A template is best with a 1 where their sum a_is is positive; merged components add up the
-evidence of their rows. So merging i and j loses Σ_s (|a_is| + |a_js| - |a_is + a_js - g_s|)/2 nats,
-but for what is the same for all pairs. The flip rates are held fixed meanwhile.
+the prior. A template is best with a 1 where their sum a_is is positive; merged components add up
+the evidence of their rows. So merging i and j loses Σ_s (|a_is| + |a_js| - |a_is + a_js - g_s|)/2
+nats, but for what is the same for all pairs. The flip rates are held fixed meanwhile.
 
 *A probability per cell.* With c cells of which o are 1, a cell of a component has log-likelihood
 φ(o) + φ(c - o) - φ(c), φ(x) = x·ln x, and merging adds up both. The loss of merging i and j is
@@ -68,7 +68,8 @@ def agglomerate(losses: Floats, joined: Joined, k: int) -> NDArray[np.intp]:
         losses[i], losses[:, i] = row, row
         losses[j], losses[:, j] = np.inf, np.inf
         group[group == j] = i
-        stale = np.flatnonzero((nearest == i) | (nearest == j) | (row < least))
+        near = np.isfinite(row) & (row <= least)  # if equal, i may be the lower index
+        stale = np.flatnonzero((nearest == i) | (nearest == j) | near)
         stale = np.union1d(stale, [i, j])
         nearest[stale] = losses[stale].argmin(axis=1)
         least[stale] = losses[stale, nearest[stale]]

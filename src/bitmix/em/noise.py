@@ -5,9 +5,10 @@ A fit maximises, over templates, weights and flip rates,
     Σ_x ω_x·ln Σ_i w_i f_i(x)  +  ln of the prior,
 
 ω_x the weight of a row; a missing cell leaves out its factor of f_i. Given the responsibilities of
-an E step, a template bit is 1 if that makes the cells of its column likelier, and a flip rate is the
-share of flipped bits among the cells that share it. So every step raises the objective, but for the
-rounding of integers. The prior, with μ_s the share of ones of column s and b its strength in rows:
+an E step, a template bit is 1 if that makes the cells of its column likelier, and a flip rate is
+the share of flipped bits among the cells that share it. So every step raises the objective, but
+for the rounding of integers. The prior, with μ_s the share of ones of column s and b its strength
+in rows:
 
 * a template bit is 1 with probability μ_s, as a bit of any row is. This keeps a component from
   ending as the copy of a single row;
@@ -39,8 +40,7 @@ class Noise:
 
     model: NoiseModel
     prior: float
-    """b: the strength of the prior, in rows. With 0 there is no prior, and the fit is one of maximum
-    likelihood."""
+    """b: the strength of the prior, in rows. With 0 there is no prior: maximum likelihood."""
     given: tuple[float | None, ...] = ()
     """Flip rates that are known: (q,), or (α, β) of which one may be None."""
     items: Items | None = None
@@ -153,7 +153,7 @@ def _log_rates(rates: Any) -> tuple[Any, Any]:
 
 
 def _rates(flipped: Ints, cells: Ints, shape: tuple[int, int], prior: float) -> Floats:
-    """Flipped bits among the cells that share a rate, with `prior` more cells, half of them flipped.
+    """Flipped bits among the cells that share a rate, with `prior` more cells, half flipped.
 
     Sums are exact up to their last rounding. A sum over components is at most 2^61, as the
     responsibilities of a row add to one; over columns, high and low halves are summed apart.

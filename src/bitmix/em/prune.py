@@ -37,7 +37,8 @@ def warn_if_few(weights: Floats, k: int) -> None:
     if n_fed < k:
         warnings.warn(
             f"only {n_fed} of {l} templates have weight 1/{4 * l} or more after round 1, fewer "
-            f"than n_components={k}: the heaviest others fill up. Use fewer components or more rows",
+            f"than n_components={k}, so the heaviest others are added: use fewer components or "
+            "more rows",
             FewSurvivorsWarning,
             stacklevel=3,
         )

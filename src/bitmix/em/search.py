@@ -36,7 +36,7 @@ ENOUGH = 3
 _LOOSER = 1000  # starts are compared when they are this many times `tol` from their limit
 _COOLING_ROWS, _MAX_HALVINGS = 256, 12
 _SAME = 0.01  # components are the same if no probability differs by more
-_NEARLY = 0.05  # relative change of weights and rates; 22 nats stay 20
+_NEARLY = 20  # weights and rates change by one part in so many at most; 22 nats stay 20
 
 
 @dataclass(frozen=True)
@@ -240,9 +240,9 @@ def em_step(rows: Rows, fit: Fit, noise: Noise) -> Fit:
 
 
 def _is_close(fit: Fit, tol: float) -> bool:
-    """Whether all gains to come are small, by two forecasts from a last gain g: g·r/(1-r) if gains go
-    on shrinking by the factor r that the last two show, and g·t after t steps if gains fall as 1/t²,
-    which is how slow ends of EM look.
+    """Whether all gains to come are small, by two forecasts from the last gain g: g·r/(1-r) if
+    gains go on shrinking by the factor r that the last two show, and g·t after t steps if gains
+    fall as 1/t², which is how slow ends of EM look.
     """
     if len(fit.objectives) < 3:
         return False
@@ -259,7 +259,7 @@ def _nearly_same(a: Mixture, b: Mixture) -> bool:
     if a.noise is None or not np.array_equal(a.means, b.means):
         return False
     pairs = ((a.weights, b.weights), (np.asarray(a.noise), np.asarray(b.noise)))
-    return all(bool(np.all(np.abs(x - y) <= _NEARLY * y)) for x, y in pairs)
+    return all(bool(np.all(_NEARLY * np.abs(x - y) <= y)) for x, y in pairs)
 
 
 def _seeds(rows: Rows, l: int, noise: Noise, rng: np.random.Generator) -> Mixture:

@@ -68,12 +68,15 @@ def given(
 
 def as_dense(values: Any) -> NDArray[Any]:
     """An array, table or sparse matrix as an array."""
-    array = values.toarray() if hasattr(values, "toarray") else np.asarray(values)
-    return array.astype(np.float64) if array.dtype.kind == "O" else array
+    try:
+        array = values.toarray() if hasattr(values, "toarray") else np.asarray(values)
+        return array.astype(np.float64) if array.dtype.kind == "O" else array
+    except (TypeError, ValueError) as error:
+        raise InputError(f"init must be a table or list of numbers: {error}") from None
 
 
 def initial_mixture(init: Any, rows: Rows, k: int) -> Mixture:
-    """The user's templates, probabilities, responsibilities or labels as a mixture to start from."""
+    """A mixture to start from: of templates, probabilities, responsibilities or labels."""
     m, n = rows.shape
     values = as_dense(init)
     if values.dtype.kind not in "biuf" or not np.all((values >= 0) & np.isfinite(values)):

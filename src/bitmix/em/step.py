@@ -53,8 +53,8 @@ class Statistics:
     items: Items | None = None
     """The columns that are values of items with several values."""
     mean_row_units: int = 0
-    """Σ_i ln f_i of a row that is 1 to the share of each column, in units of 2^-32 nats, if there is
-    a probability per cell."""
+    """Σ_i ln f_i of a row that is 1 to the share of each column, in units of 2^-32 nats, if there
+    is a probability per cell."""
 
     def __add__(self, other: "Statistics") -> "Statistics":
         known = None
@@ -101,8 +101,8 @@ class Statistics:
 
     @cached_property
     def column_shares(self) -> Floats:
-        """μ_s: the share of ones in each column over all rows, with one more cell that is half 1, or
-        that has every value of its item equally.
+        """μ_s: the share of ones in each column over all rows, with one more cell that is half 1,
+        or that has every value of its item equally.
         """
         row = float(self.weight_one << fixed.SHARE_BITS)
         half = 0.5 if self.items is None else 1 / self.items.n_values

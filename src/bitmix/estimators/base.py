@@ -140,9 +140,16 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Certify that `templates_` are exactly the templates behind the rows of X.
 
         See `bitmix.certify_fit`: for every parameter value with at most k templates,
-        P(certificate issued and templates wrong) ≤ α.
+        P(certificate issued and templates wrong) ≤ α. That holds for one flip rate for all bits, so
+        fits with another noise model are refused.
         """
-        return certify_fit(self.rows_like_fit(X), self.templates_, alpha, random_state)
+        rows = self.rows_like_fit(X)
+        if (noise_model := self.mixture_.noise_model) != "shared":
+            raise InputError(
+                "a certificate assumes one flip rate for all bits, but this fit has "
+                f"noise_model={noise_model!r}: fit with noise_model='shared'"
+            )
+        return certify_fit(rows, self.templates_, alpha, random_state)
 
     def rows_like_fit(self, X: Any, sample_weight: Any = None) -> Rows:
         """X as packed rows, its columns checked against those of the fit."""
@@ -191,7 +198,9 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         for name, example in cls._fitted_values.items():
             setattr(model, name, _checked(fitted[name], example, name))
         check_means(arrays["means"])
-        model._set_mixture(Mixture.from_arrays(arrays), arrays["means"])
+        mixture = Mixture.from_arrays(arrays)
+        cls._check_noise(mixture)
+        model._set_mixture(mixture, arrays["means"])
         if model.means_.shape != model.templates_.shape:
             raise InputError(f"means must have shape {model.templates_.shape}")
         n = model.templates_.shape[1]
@@ -210,6 +219,11 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 raise InputError(f"{name} must be a name, got {value!r}")
             setattr(model, f"{name}_", value)
         return model
+
+    @classmethod
+    def _check_noise(cls, mixture: Mixture) -> None:
+        """Refuse a mixture from a file whose noise this estimator cannot have."""
+        checks.noise(mixture.noise)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "templates_")
@@ -288,6 +302,11 @@ def _checked(value: Any, example: Any, name: str) -> Any:
             raise InputError(f"{name} must be true or false, got {value!r}")
         return value
     return checks.whole(value, name, least=0)
+
+
+def count_rows(rows: Rows) -> int:
+    """The number of rows as users see it: a row counts as often as its weight says."""
+    return max(rows.shape[0], int(rows.total_weight))
 
 
 def check_components(value: Any, m: int) -> int:

@@ -7,7 +7,7 @@ from bitmix.em.prune import as_pruning
 from bitmix.em.seeds import given, number_of_seeds, pick
 from bitmix.em.two_round import two_round
 from bitmix.estimators.base import FittedTemplates, check_components
-from bitmix.rows import as_rows
+from bitmix.rows import as_rows, unweighted
 from bitmix.support import checks
 from bitmix.support.progress import shown
 from bitmix.support.randomness import seed_of, stream
@@ -129,7 +129,7 @@ class TwoRoundEM(FittedTemplates):
         noise, pruning = checks.optional(checks.noise, self.noise), as_pruning(self.pruning)
         n_init = checks.whole(self.n_init, "n_init", least=1)
         delta = checks.between(self.delta, "delta", 0, 1)
-        rows = as_rows(X, self.binarize)
+        rows = unweighted(as_rows(X, self.binarize))
         m, n = rows.shape
         k = check_components(self.n_components, m)
         if self.round_one_rows is not None:
@@ -245,7 +245,7 @@ class ClassicEM(FittedTemplates):
         max_iter = checks.whole(self.max_iter, "max_iter", least=1)
         noise = checks.optional(checks.noise, self.noise)
         n_init = checks.whole(self.n_init, "n_init", least=1)
-        rows = as_rows(X, self.binarize)
+        rows = unweighted(as_rows(X, self.binarize))
         m, n = rows.shape
         k = check_components(self.n_components, m)
         seed = seed_of(self.random_state)

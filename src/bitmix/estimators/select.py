@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from bitmix.em import predict
 from bitmix.errors import InputError, RangeWarning
-from bitmix.estimators.base import check_components
+from bitmix.estimators.base import check_components, count_rows
 from bitmix.estimators.template import TemplateMixture
 from bitmix.kernels import fixed
 from bitmix.models.mixture import Mixture
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 CRITERIA = ("mdl", "icl", "bic", "aic", "stability")
 PATIENCE = 3  # without a range: values of k that may pass without improvement
 ROWS_PER_COMPONENT = 10  # without a range: k goes no further than this allows
+_ENTROPY_BITS = 40  # of fraction, for the entropy of a row
 _SPLITS = 5
 _CHANCE = 0.1  # groups that come back no better than this are not real
 _AS_STABLE = 0.01
@@ -161,21 +162,28 @@ def select_components(
         raise InputError(f"criterion must be one of {', '.join(CRITERIA)}, got {criterion!r}")
     estimator = TemplateMixture() if estimator is None else estimator
     rows = as_rows(X, estimator.binarize, missing=True, sample_weight=sample_weight)
+    if criterion == "stability":
+        rows = rows.repeated()
+        if rows.layout.weight_one:
+            raise InputError(
+                "stability splits the rows into halves: weights must be whole numbers, at most "
+                "100,000 in all, of rows in memory; use another criterion"
+            )
     seed = seed_of(estimator.random_state if random_state is None else random_state)
     estimator = clone(estimator).set_params(random_state=seed)
-    wanted = None
+    wanted, n_rows = None, count_rows(rows)
     if k_range is not None:
-        wanted = sorted({check_components(k, rows.shape[0]) for k in k_range})
+        wanted = sorted({check_components(k, n_rows) for k in k_range})
         if not wanted:
             raise InputError("k_range must hold at least one number of templates, got none")
-    middle = min(3, rows.shape[0]) if wanted is None else wanted[len(wanted) // 2]
+    middle = min(3, n_rows) if wanted is None else wanted[len(wanted) // 2]
     fits: dict[int, TemplateMixture] = {}
     if estimator.noise_model == "auto" and estimator.noise is None:
         fits[middle] = _fitted(estimator, middle, X, rows)
         estimator.set_params(noise_model=fits[middle].noise_model_)
     candidates: dict[int, Candidate] = {}
     with shown(estimator.verbose):
-        for k in _tried(wanted, rows.shape[0], candidates, criterion):
+        for k in _tried(wanted, n_rows, candidates, criterion):
             if k not in fits:
                 fits[k] = _fitted(estimator, k, X, rows)
             candidates[k] = _candidate(rows, fits[k])
@@ -284,6 +292,8 @@ def _log(number: float) -> float:
 
 
 def _entropy(rows: Rows, mixture: Mixture) -> float:
-    """-Σ p ln p over all rows and components."""
-    per_row = predict.entropies(rows, mixture)
-    return math.fsum(rows.weights * np.asarray(per_row))
+    """-Σ p ln p over all rows and components, in integers: a weight is exactly so many rows."""
+    per_row, one = np.asarray(predict.entropies(rows, mixture)), rows.layout.weight_one or 1
+    units = np.rint(per_row * 2.0**_ENTROPY_BITS).astype(np.int64)
+    counts = np.rint(rows.weights * one).astype(np.int64)
+    return fixed.total(units, counts) / (one << _ENTROPY_BITS)

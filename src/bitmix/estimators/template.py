@@ -15,9 +15,11 @@ from bitmix.em.noise import Noise
 from bitmix.em.search import Settings, Start, number_of_seeds
 from bitmix.em.seeds import initial_mixture
 from bitmix.errors import DuplicateTemplatesWarning, EmptyComponentsWarning, InputError
-from bitmix.estimators.base import FittedTemplates, check_components
-from bitmix.models.mixture import NOISE_MODELS, Floats, as_noise_model
+from bitmix.estimators.base import FittedTemplates, check_components, count_rows
+from bitmix.kernels.fixed import MAX_ROWS
+from bitmix.models.mixture import NOISE_MODELS, Floats, Mixture, as_noise_model
 from bitmix.rows import Rows, as_rows
+from bitmix.rows.convert import spans
 from bitmix.rows.items import Items
 from bitmix.support import checks
 from bitmix.support.progress import shown
@@ -25,6 +27,7 @@ from bitmix.support.randomness import seed_of
 from bitmix.theory.guarantee import seeds_needed
 
 MIN_ROWS_SEARCH, ROWS_PER_SEED = 4096, 8  # condition 2 of Theorem 1: m ≥ 8l
+_ROWS_AT_ONCE = 256  # when different rows are counted
 _EQUAL = 1e-3  # components are equal if no probability differs by more
 
 
@@ -120,9 +123,10 @@ class TemplateMixture(
     Notes
     -----
     The objective is the log-likelihood of the mixture, rows weighted by `sample_weight`, plus the
-    logarithm of a prior. For flip rates ν it adds (b/2)·Σ ln ν(1-ν), b = `prior`, as if b more cells
-    had been half flipped. For a probability p per cell it adds b·Σ μ·ln p + (1-μ)·ln(1-p), μ the
-    share of ones of the column, as if each component had b more rows that are like all rows.
+    logarithm of a prior, with b = `prior` and μ the share of ones of a column. A template bit is 1
+    with probability μ, as a bit of any row is, unless b is 0. For flip rates ν it adds
+    (b/2)·Σ ln ν(1-ν), as if b more cells had been half flipped; for a probability p per cell
+    b·Σ μ·ln p + (1-μ)·ln(1-p), as if each component had b more rows that are like all rows.
 
     Examples
     --------
@@ -196,7 +200,7 @@ class TemplateMixture(
             1 among them, or all of them missing.
         """
         rows = as_rows(X, self.binarize, missing=True, mask=mask, sample_weight=sample_weight)
-        k = check_components(self.n_components, rows.shape[0])
+        k = check_components(self.n_components, count_rows(rows))
         noise, compare_models = checked_noise(self.noise_model, self.noise, self.prior)
         if items is not None:
             noise = replace(noise, items=Items.of_groups(items, rows.shape[1]))
@@ -275,6 +279,10 @@ class TemplateMixture(
         n_given = sum(rate is not None for rate in np.ravel(self.noise).tolist())
         return self.mixture_.n_parameters() - n_given
 
+    @classmethod
+    def _check_noise(cls, mixture: Mixture) -> None:
+        """Any noise model may be in a file."""
+
     def _given_seeds(self, k: int) -> int | None:
         """The number of seeds that `min_weight` asks for."""
         delta = checks.between(self.delta, "delta", 0, 1)
@@ -283,6 +291,7 @@ class TemplateMixture(
         return math.ceil(seeds_needed(checks.weight(self.min_weight, k), delta))
 
     def _warn(self, rows: Rows) -> None:
+        all_searched = self.init is None and self.n_rows_searched_ == rows.shape[0]
         if n_empty := int((self.weights_ == 0).sum()):
             warnings.warn(
                 f"{n_empty} of {len(self.weights_)} components lost all their rows and have weight "
@@ -298,11 +307,30 @@ class TemplateMixture(
                 DuplicateTemplatesWarning,
                 stacklevel=3,
             )
+        elif all_searched and (n_distinct := _count_distinct(rows, len(self.weights_))):
+            warnings.warn(
+                f"there are {len(self.weights_)} components for {n_distinct} different rows: ask "
+                "for fewer components",
+                EmptyComponentsWarning,
+                stacklevel=3,
+            )
+
+
+def _count_distinct(rows: Rows, k: int) -> int:
+    """The number of different rows if it is below k, otherwise 0."""
+    seen: set[bytes] = set()
+    for start, stop in spans(rows.shape[0], _ROWS_AT_ONCE):
+        some = rows.subset(np.arange(start, stop))
+        weights = -1 if some.layout.weight_one else None
+        seen.update(row.tobytes() for row in some.words[:, :weights])
+        if len(seen) >= k:
+            return 0
+    return len(seen)
 
 
 def checked_noise(noise_model: Any, noise: Any, prior: Any) -> tuple[Noise, bool]:
     """The noise model to fit, and whether models are to be compared first."""
-    b = checks.not_negative(prior, "prior")
+    b = checks.not_negative(prior, "prior", most=MAX_ROWS)
     given = _given_rates(noise)
     if noise_model == "auto":
         if not given:

@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from bitmix.errors import ImageError, InputError
 from bitmix.features.images import Grey, load_image_folder, read_grey, without_size_warnings
-from bitmix.kernels.threads import num_threads
 from bitmix.kernels.bits import Words, pack
+from bitmix.kernels.threads import num_threads
 from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
 from bitmix.support.progress import progress

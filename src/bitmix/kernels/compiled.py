@@ -897,8 +897,8 @@ def _event_pass(  # type: ignore[no-untyped-def]
     cache=True,
 )  # fmt: skip
 def _popcount_pass(  # type: ignore[no-untyped-def]
-    words, templates, across, sizes, const, per_one, per_match, bits, coarse, fine, logs, mass, sums,
-    totals,
+    words, templates, across, sizes, const, per_one, per_match, bits, coarse, fine, logs, mass,
+    sums, totals,
 ):  # fmt: skip
     (n_rows, n_words), k = words.shape, len(const)
     owner = np.empty(n_rows, dtype=np.int64)

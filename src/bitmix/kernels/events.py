@@ -134,7 +134,7 @@ class EventTable:
     def of_mean_row(self, shares: NDArray[np.float64]) -> Ints:
         """What the cells of a row add to each score that is 1 to these shares.
 
-        Lines are counted from a row of zeros first: what is rounded off must not depend on the base.
+        Lines are first counted from a row of zeros, so that rounding does not depend on the base.
         """
         rates = np.rint(shares * 2.0**30).astype(np.int64)
         lines, of_zeros = self.lines[: len(rates)], self.at_base

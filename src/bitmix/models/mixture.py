@@ -106,7 +106,7 @@ class Mixture:
         shape = np.shape(self.noise)
         if len(shape) < 2:
             return "updown" if shape else "shared"
-        return "component" if shape[1] == 1 else "feature"
+        return "component" if shape == (self.n_components, 1) else "feature"
 
     @property
     def templates(self) -> NDArray[np.uint8]:
@@ -236,8 +236,8 @@ class Mixture:
         return np.where(self.weights > 0, logs, lowest)
 
     def _logs(self) -> tuple[Ints, Ints, Ints, Ints, Ints, int]:
-        """ln(1-α), ln α, ln(1-β), ln β, each of a shape that stretches to (k, n), and ln w_i, all in
-        units of 2^-bits; and bits.
+        """ln(1-α), ln α, ln(1-β), ln β, each of a shape that stretches to (k, n), and ln w_i, all
+        in units of 2^-bits; and bits.
         """
         n = self.means.shape[1]
         if np.asarray(self.noise).ndim == 2:

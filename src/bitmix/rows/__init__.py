@@ -12,7 +12,7 @@ from bitmix.rows.learn import Wishes
 from bitmix.rows.packed import BitMatrix
 from bitmix.rows.protocol import Layout, Rows
 
-__all__ = ["Rows", "as_rows", "fetch_if_small", "is_dask"]
+__all__ = ["Rows", "as_rows", "fetch_if_small", "is_dask", "unweighted"]
 
 
 def is_dask(X: Any) -> bool:
@@ -90,6 +90,15 @@ def check_wishes(codes: Codes | Wishes | None, packed: bool) -> None:
             if packed
             else "set binarize= or one_values= and items=, not both"
         )
+
+
+def unweighted(rows: Rows) -> Rows:
+    """The rows, after it is checked that they have no weights, which would be ignored."""
+    if rows.layout.weight_one:
+        raise InputError(
+            "X has weights, which only TemplateMixture.fit heeds: give it without them"
+        )
+    return rows
 
 
 def fetch_if_small(rows: Rows, limit: int) -> Rows:

@@ -20,11 +20,11 @@ from bitmix.errors import ClusterError, FileFormatError, InputError
 from bitmix.kernels.bits import WORD, Words, pack, unpack, words_for
 from bitmix.kernels.events import BASE_ROWS, majority
 from bitmix.kernels.fixed import Ints
+from bitmix.kernels.threads import one_thread
 from bitmix.rows.bitfile import WordsFile
 from bitmix.rows.convert import all_known, fixed_weights, spans, to_words
 from bitmix.rows.packed import BitMatrix, Total
 from bitmix.rows.protocol import PLAIN, A, Block, Layout, T
-from bitmix.kernels.threads import one_thread
 from bitmix.rows.workers import Workers
 from bitmix.support.randomness import draw_by_weight, draw_without_replacement
 
@@ -330,10 +330,11 @@ def _with_weights(words: Words, weights: Ints, width: int) -> Words:
 
 
 def _column_counts(block: Block) -> Ints:
-    """Ones and known cells per column."""
-    n, known = block.n_columns, block.known
+    """Ones and known cells per column, rows counted by weight."""
+    n, known, weights = block.n_columns, block.known, block.weights
     assert known is not None
-    return np.array([unpack(part, n).sum(axis=0, dtype=np.int64) for part in (block.bits, known)])
+    counts = np.ones(len(known), dtype=np.int64) if weights is None else weights
+    return np.array([counts @ unpack(part, n).astype(np.int64) for part in (block.bits, known)])
 
 
 def _read(path: str, stamp: str, start: int, stop: int) -> Words:

@@ -1,4 +1,4 @@
-"""Items with several values: groups of columns, one column per value, of which each row has one 1."""
+"""Items with several values: groups of columns, one per value, of which each row has one 1."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bitmix.errors import InputError
-from bitmix.kernels.bits import Words, pack
 from bitmix.kernels import fixed
+from bitmix.kernels.bits import Words, pack
 from bitmix.kernels.fixed import Ints
 from bitmix.rows.protocol import Block, Rows
 
@@ -84,7 +84,7 @@ class Items:
         return columns, starts
 
     def one_per_item(self, values: NDArray[Any], bits: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """The bits, with exactly one 1 per item: where the value is largest, the first of equals."""
+        """The bits, with one 1 per item: where the value is largest, the first of equals."""
         chosen, (columns, starts) = bits.copy(), self._order
         chosen[:, columns] = False
         largest = np.maximum.reduceat(values[:, columns], starts, axis=1)
@@ -96,7 +96,7 @@ class Items:
         return chosen
 
     def pooled(self, values: Any) -> Any:
-        """The values, in which every column of an item has the sum over its columns; shape (k, n)."""
+        """The values, with the sum over an item's columns in each of them; shape (k, n)."""
         (columns, starts), out = self._order, values.copy()
         out[:, columns] = np.add.reduceat(values[:, columns], starts, axis=1)[
             :, self.of_column[columns]
@@ -110,8 +110,8 @@ class Items:
         if wrong.size:
             group = self.groups[int(wrong[0])]
             raise InputError(
-                f"every row must have one value per item, but {counts[wrong[0]]:,} rows do not have "
-                f"exactly one 1 in columns {group}: a missing answer is missing in all of them"
+                f"every row must have one value per item, but {counts[wrong[0]]:,} rows do not "
+                f"have exactly one 1 in columns {group}: a missing answer is missing in all of them"
             )
 
     @cached_property

@@ -67,6 +67,8 @@ def list_events(
 def list_sparse(X: Any, binarize: float | None) -> Events | None:
     """The ones of a sparse matrix of 0 and 1, if their list is smaller than packed words."""
     X = X.tocsr()
+    if len(X.shape) != 2:
+        return None  # the packing of words says what is wrong
     m, n = X.shape
     if 4 * X.nnz > 8 * m * words_for(max(n, 1)) or binarize is not None or not m * n:
         return None

@@ -17,14 +17,21 @@ from bitmix.kernels import backend
 from bitmix.kernels.bits import WORD, Words, pack, padding_is_zero, unpack, words_for
 from bitmix.kernels.events import BASE_ROWS, Events, majority
 from bitmix.kernels.fixed import MAX_ROWS, Ints
+from bitmix.kernels.threads import available as threads_available
+from bitmix.kernels.threads import run_in_threads
 from bitmix.rows import bitfile
 from bitmix.rows.bitfile import WordsFile
 from bitmix.rows.codes import Codes
-from bitmix.rows.convert import column_names, fixed_weights, is_anndata, spans, to_words
+from bitmix.rows.convert import (
+    all_known,
+    column_names,
+    fixed_weights,
+    is_anndata,
+    spans,
+    to_words,
+)
 from bitmix.rows.listed import ListedWords, list_events, list_sparse
 from bitmix.rows.protocol import PLAIN, A, Block, Layout, T
-from bitmix.kernels.threads import available as threads_available
-from bitmix.kernels.threads import run_in_threads
 from bitmix.support import checks
 from bitmix.support.progress import meter
 from bitmix.support.randomness import draw_by_weight, draw_without_replacement
@@ -145,8 +152,11 @@ class BitMatrix:
             raise InputError("X has missing cells: fill them first, or use TemplateMixture")
         if binarize is None or 0 <= binarize < 1:
             return cls.trusted(X._words, X._n_columns, X.feature_names, X.layout, X.codes)
-        known = 1 if X._known is None else X._known.to_dense()
-        return cls.from_dense(np.full(X.shape, binarize < 0) & known)
+        words, n = X.words.copy(), X._n_columns  # all known cells are above the threshold, or none
+        known = X.layout.known(words, n)
+        ones = all_known(len(words), n) if known is None else known
+        X.layout.bits(words, n)[:] = ones if binarize < 0 else 0
+        return cls.trusted(words, n, X.feature_names, X.layout)
 
     def masked(self, mask: Any) -> Self:
         """The same rows, in memory, in which cells that are True in `mask` are missing."""
@@ -204,9 +214,9 @@ class BitMatrix:
 
     @property
     def words(self) -> Words:
-        """The packed rows as they are laid out: per row ceil(n / 64) words for its bits, as many for
-        its known cells if cells are missing, and one for its weight if it has one. Rows on disk are
-        all read into memory."""
+        """The packed rows as they are laid out: ceil(n/64) words per row for its bits, as many for
+        its known cells if cells are missing, and one for its weight if it has one. Rows on disk
+        are all read into memory."""
         return self._read(0, len(self))
 
     @property
@@ -227,12 +237,6 @@ class BitMatrix:
         """The proportion of known cells that are 1."""
         ones, known = self.map_reduce(_count_ones)
         return int(ones) / max(1, int(known))
-
-    @property
-    def _known(self) -> "BitMatrix | None":
-        """The known cells as a matrix; None if no cell can be missing."""
-        known = self.layout.known(self.words, self._n_columns)
-        return None if known is None else self.trusted(known, self._n_columns)
 
     def to_dense(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
         """The bits as an array of 0 and 1: of uint8, or of floats with NaN if cells are missing."""
@@ -406,12 +410,12 @@ class BitMatrix:
 
     @cached_property
     def _majority(self) -> Words:
-        """The value of most known cells in each column, packed."""
-        n = self._n_columns
-        once = np.ones((len(self), 1), dtype=np.int64)
+        """The value of most known cells in each column, rows counted by weight, packed."""
+        n, units = self._n_columns, self._weight_units
+        counts = np.ones(len(self), dtype=np.int64) if units is None else units
         words: Any = self.words
         ones, known = (
-            backend(6e-8 * words.size).column_sums(np.ascontiguousarray(part), once, n)
+            backend(6e-8 * words.size).column_sums(np.ascontiguousarray(part), counts[:, None], n)
             for part in (self.layout.bits(words, n), self.layout.known(words, n))
         )
         return pack(2 * ones > known)

@@ -43,7 +43,7 @@ class Layout:
         return words[:, width : 2 * width] if self.missing else None
 
     def weights(self, words: Words) -> Ints | None:
-        """The weight of each row in units of 1 / `weight_one`, or None if every row has weight 1."""
+        """The weight of each row in units of 1 / `weight_one`; None if every row has weight 1."""
         return words[:, -1].astype(np.int64) if self.weight_one else None
 
 
@@ -77,7 +77,7 @@ class Block:
 
     @property
     def weights(self) -> Ints | None:
-        """The weight of each row in units of 1 / `weight_one`, or None if every row has weight 1."""
+        """The weight of each row in units of 1 / `weight_one`; None if every row has weight 1."""
         return self.layout.weights(self.words)
 
     @property

@@ -35,12 +35,7 @@ def between(
     value: Any, name: str, low: float, high: float, *, closed: bool = False, remedy: str = ""
 ) -> float:
     """A number strictly between `low` and `high`; `closed` admits `high` itself."""
-    if isinstance(value, str):
-        raise InputError(f"{name} must be a number, got {value!r}")
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be a number, got {value!r}") from None
+    number = _number(value, name)
     if not (low < number < high or (closed and number == high)):
         rule = (
             f"above {low:g} and at most {high:g}"
@@ -51,12 +46,23 @@ def between(
     return number
 
 
-def not_negative(value: Any, name: str) -> float:
-    """A finite number that is at least 0."""
-    number = between(value, name, -math.inf, math.inf)
-    if number < 0:
-        raise InputError(f"{name} must be at least 0, got {value!r}")
+def not_negative(value: Any, name: str, *, most: float = math.inf) -> float:
+    """A finite number from 0 to `most`."""
+    number = _number(value, name)
+    if not 0 <= number < math.inf:
+        raise InputError(f"{name} must be a finite number that is at least 0, got {value!r}")
+    if number > most:
+        raise InputError(f"{name} must be at most {most:,}, got {value!r}")
     return number
+
+
+def _number(value: Any, name: str) -> float:
+    if isinstance(value, str):
+        raise InputError(f"{name} must be a number, got {value!r}")
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{name} must be a number, got {value!r}") from None
 
 
 def weights(value: Any, k: int, *, least: float = 0.0) -> NDArray[np.float64]:
