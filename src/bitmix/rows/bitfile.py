@@ -165,7 +165,7 @@ class WordsFile:
                 except UnicodeDecodeError:
                     text = ""
                 if not text.endswith("\n"):
-                    raise FileFormatError(f"{self.path} is damaged: it must have an id for each row")
+                    raise FileFormatError(f"{self.path} is damaged: a row has no id")
                 yield text[:-1]
 
     def take(self, indices: NDArray[np.intp]) -> Words:

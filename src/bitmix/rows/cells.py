@@ -5,8 +5,7 @@ value. Text files, Arrow and Python tables and arrays are all read into this for
 import math
 import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,6 +49,11 @@ def text_of(value: Any) -> str:
     except (TypeError, ValueError, OverflowError):
         return str(value).strip()
     return "" if math.isnan(number) else _number_text(number, str(value))
+
+
+def is_missing(text: str) -> bool:
+    """Whether a text is one of the usual ones for a missing cell: blank, NA, NaN, null."""
+    return text.lower() in _MISSING_TEXTS
 
 
 def _number_text(number: float, text: str) -> str:
@@ -127,7 +131,7 @@ class Vocabulary:
         return self.number(text)
 
     def _is_missing(self, text: str) -> bool:
-        return text.lower() in _MISSING_TEXTS or text in self._missing
+        return is_missing(text) or text in self._missing
 
 
 class Seen:
@@ -137,66 +141,40 @@ class Seen:
         self.values: list[set[int]] = [set() for _ in range(n_columns)]
         self.n_missing = np.zeros(n_columns, dtype=np.int64)
         self.n_rows = 0
-        self._ones = np.zeros(n_columns, dtype=np.bool_)
-        self._zeros = np.zeros(n_columns, dtype=np.bool_)
 
     def add(self, numbers: Numbers) -> None:
         """Count the cells of more rows."""
         self.n_rows += numbers.shape[1]
         for column, cells in enumerate(numbers):
-            self.add_to(column, cells)
+            counts = np.bincount(cells, minlength=1)
+            self.n_missing[column] += counts[MISSING]
+            values = self.values[column]
+            values.update(np.flatnonzero(counts).tolist())
+            values.discard(MISSING)
+            if len(values) > MAX_VALUES:
+                values.add(TOO_MANY)
 
-    def add_to(self, column: int, cells: Numbers) -> None:
-        """Count more cells of one column."""
-        counts = np.bincount(cells)
-        found = np.flatnonzero(counts).tolist()
-        self.n_missing[column] += counts[MISSING] if len(counts) else 0
-        values = self.values[column]
-        values.update(found)
-        values.discard(MISSING)
-        if len(values) > MAX_VALUES:
-            values.add(TOO_MANY)
+    def pooled(self) -> "Seen":
+        """The values of all columns, as if they were one."""
+        seen = Seen(1)
+        seen.values = [set().union(*self.values)]
+        seen.n_missing, seen.n_rows = self.n_missing.sum(keepdims=True), self.n_rows
+        return seen
 
-    def add_bits(self, bits: NDArray[np.uint8], known: NDArray[np.uint8] | None) -> None:
-        """Count rows of 0 and 1, of which some cells may be unknown; shape (rows, columns)."""
-        self.n_rows += len(bits)
-        self._ones |= bits.any(axis=0)
-        if known is None:
-            self._zeros |= ~bits.all(axis=0)
-        else:
-            self._zeros |= (known & ~bits & 1).any(axis=0)
-            self.n_missing += len(known) - known.sum(axis=0, dtype=np.int64)
-
-    def finish(self, vocabulary: Vocabulary) -> None:
-        """Add what the rows of 0 and 1 had to the values of each column."""
-        for text, present in (("0", self._zeros), ("1", self._ones)):
-            if present.any():
-                number = vocabulary.number(text)
-                for column in np.flatnonzero(present).tolist():
-                    self.values[column].add(number)
-
-
-@dataclass(frozen=True)
-class Cells:
-    """Consecutive rows of a table."""
-
-    numbers: Numbers | None
-    """The values of the features, or None if they are all 0 and 1; then there are words."""
-    words: Words | None = None
-    known: Words | None = None
-    """Beside words: 1 for each cell that is not missing, packed; None if no cell is missing."""
-    texts: tuple[list[str], ...] = ()
-    """The cells of the columns that are no features, in the order asked for."""
-
-    def __len__(self) -> int:
-        return len(self.words) if self.numbers is None else self.numbers.shape[1]  # type: ignore[arg-type]
+    @property
+    def has_many(self) -> bool:
+        """Whether a column has more values than are listed."""
+        return any(TOO_MANY in values for values in self.values)
 
 
 def factor(column: Any) -> tuple[NDArray[np.integer[Any]], list[Any]]:
     """For each cell the place of its value in a list; -1 for a cell that is missing.
 
-    Takes columns of pandas and Arrow, and arrays.
+    Takes columns of pandas and Arrow, arrays, and lists of texts.
     """
+    if isinstance(column, list):
+        texts: dict[str, int] = {}
+        return np.array([texts.setdefault(text, len(texts)) for text in column]), list(texts)
     if hasattr(column, "cat") and hasattr(column, "factorize"):  # a category of pandas
         return column.cat.codes.to_numpy(), list(column.cat.categories)
     if hasattr(column, "factorize"):
@@ -241,24 +219,9 @@ def number_columns(columns: Iterable[Any], vocabulary: Vocabulary) -> Numbers:
     return np.array(rows, dtype=np.uint16)
 
 
-def number_texts(columns: Iterable[Sequence[str]], vocabulary: Vocabulary) -> Numbers:
-    """The numbers of the cells in these columns of text."""
-    rows = []
-    for column in columns:
-        places: dict[str, int] = {}
-        where = [places.setdefault(text, len(places)) for text in column]
-        rows.append(vocabulary.numbers_of(list(places))[where])
-    return np.array(rows, dtype=np.uint16)
-
-
 def pack_columns(bits: NDArray[np.bool_]) -> Words:
     """Columns of bits, shape (columns, rows), as packed rows."""
     n, m = bits.shape
     padded = np.zeros((m, 8 * words_for(n)), dtype=np.uint8)
     padded[:, : -(-n // 8)] = np.packbits(bits, axis=0, bitorder="little").T
     return padded.view(WORD)
-
-
-def split_evenly(n: int, step: int) -> Iterator[slice]:
-    """Consecutive slices of at most `step`."""
-    return (slice(a, min(a + step, n)) for a in range(0, n, step))

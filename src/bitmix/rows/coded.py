@@ -1,125 +1,174 @@
-"""Arrays and tables of Python whose cells are not 0 and 1: they are read by codes."""
+"""Tables whose cells are not 0 and 1, in memory or in a file: they are read by codes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from bitmix.errors import InputError
 from bitmix.kernels.bits import WORD, Words, words_for
-from bitmix.rows.cells import TOO_MANY, Seen, Vocabulary, factor, number_columns, text_of
+from bitmix.rows.cells import MISSING, Numbers, Seen, Vocabulary, number_columns, text_of
 from bitmix.rows.codes import Codes, Encoder, UnreadCell
 from bitmix.rows.convert import Origin, all_known, block_spans, source
 from bitmix.rows.learn import Advice, Unreadable, Wishes, learn
 from bitmix.support.extras import need
 
-Columns = Callable[[int, int], list[Any]]
-"""The columns of the rows start … stop."""
+
+class Part(Protocol):
+    """Consecutive rows of a table, before they are read as bits."""
+
+    def numbers(self, vocabulary: Vocabulary) -> Numbers:
+        """The numbers of the values of all cells, shape (columns, rows)."""
+
+    def value(self, row: int, column: int) -> Any:
+        """The cell itself."""
+
+    def place(self, row: int, column: int) -> str:
+        """Where a cell is, for errors; rows are counted from the first of this part."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of a table in memory or of a batch: arrays, or columns of pandas or Arrow."""
+
+    columns: Sequence[Any]
+    origin: Origin
+    first_row: int = 0
+
+    def numbers(self, vocabulary: Vocabulary) -> Numbers:
+        return number_columns(self.columns, vocabulary)
+
+    def value(self, row: int, column: int) -> Any:
+        cells = self.columns[column]
+        cell = cells.iloc[row] if hasattr(cells, "iloc") else cells[row]
+        return cell.as_py() if hasattr(cell, "as_py") else cell
+
+    def place(self, row: int, column: int) -> str:
+        return self.origin.place(self.first_row + row, column)
+
+
+def learn_from_parts(
+    parts: Callable[[], Iterator[Part]],
+    n_columns: int,
+    wishes: Wishes,
+    advice: Advice,
+    categories: Collection[int] = (),
+    *,
+    name: str = "X",
+    pooled: bool = False,
+) -> tuple[Codes | None, bool]:
+    """The codes of a table, and whether the user left some open, as `learn` returns them.
+
+    With `pooled`, all columns have one code.
+    """
+    vocabulary, seen = wishes.codes.vocabulary, Seen(n_columns)
+    for part in parts():
+        seen.add(part.numbers(vocabulary))
+        if seen.has_many:
+            break
+    try:
+        if pooled:
+            return learn(seen.pooled(), vocabulary, wishes, Advice(None, advice.for_file))
+        return learn(seen, vocabulary, wishes, advice, categories)
+    except Unreadable as error:
+        columns = range(n_columns) if pooled else (error.column,)
+        raise _located(error, parts(), columns, vocabulary, advice, name) from None
+
+
+def _located(
+    error: Unreadable, parts: Iterator[Part], columns: Sequence[int], vocabulary: Vocabulary,
+    advice: Advice, name: str,
+) -> InputError:  # fmt: skip
+    """The error with the place of the first cell that has the value."""
+    for part in parts:
+        cells = part.numbers(vocabulary)[columns]
+        if error.value is None:
+            found = np.argwhere((cells != MISSING).T)
+        else:
+            found = np.argwhere((cells == vocabulary.number(error.value)).T)
+        if found.size:
+            row, i = found[0].tolist()
+            value = part.value(row, columns[i])
+            remedy = error.advice or advice.many(columns[i], text_of(value))
+            shown = repr(value) if isinstance(value, str) else text_of(value)
+            place = part.place(row, columns[i])
+            return InputError(f"{name} must hold 0 and 1, got {shown} at {place}: {remedy}")
+    raise AssertionError("no cell has the value")
+
+
+def encode(part: Part, encoder: Encoder, vocabulary: Vocabulary, name: str) -> tuple[Words, Any]:
+    """Packed rows and packed known cells; these are None if no cell is missing."""
+    try:
+        return encoder.words(part.numbers(vocabulary))
+    except UnreadCell as cell:
+        value, place = part.value(cell.row, cell.column), part.place(cell.row, cell.column)
+        raise InputError(
+            f"{name} must hold the values that the fit has seen, got {value!r} at {place}: correct "
+            "it, make it missing, or fit again with it"
+        ) from None
 
 
 def learn_codes(X: Any, wishes: Wishes) -> tuple[Codes | None, bool]:
-    """The codes of a table, and whether the user left some open, as `learn` returns them."""
-    (m, n), columns, names = _columns_of(X)
-    vocabulary = wishes.codes.vocabulary
-    seen = study(columns, m, n, vocabulary)
-    try:
-        return learn(seen, vocabulary, names, wishes, _categories(X, columns), for_file=False)
-    except Unreadable as error:
-        raise _placed(error, columns, (m, n), Origin(columns=names), vocabulary) from None
+    """The codes of an array or table in memory, and whether the user left some open."""
+    (_, n), parts, names = _parts_of(X)
+    kinds = [getattr(c, "dtype", getattr(c, "type", "")) for c in next(parts()).columns]
+    categories = {
+        i for i, kind in enumerate(kinds) if str(kind).startswith(("category", "dictionary"))
+    }
+    return learn_from_parts(parts, n, wishes, Advice(names, for_file=False), categories)
 
 
-def study(columns: Columns, m: int, n: int, vocabulary: Vocabulary) -> Seen:
-    """The distinct values of each column; it ends early if a column has too many."""
-    seen = Seen(n)
-    for start, stop in block_spans(m, n):
-        seen.add(number_columns(columns(start, stop), vocabulary))
-        if any(TOO_MANY in values for values in seen.values):
-            break
-    return seen
-
-
-def coded_words(
-    X: Any, codes: Codes, *, missing: bool = True, first_row: int = 0
-) -> tuple[Words, Words | None]:
-    """Packed rows and packed known cells, read by codes that are given."""
-    (m, n), columns, names = _columns_of(X)
+def coded_words(X: Any, codes: Codes, *, missing: bool = True) -> tuple[Words, Words | None]:
+    """Packed rows and packed known cells of an array or table in memory, by given codes."""
+    (m, n), parts, names = _parts_of(X)
     if n != len(codes.columns):
-        raise InputError(f"X must have the {len(codes.columns)} columns of the codes, got {n}")
-    vocabulary, origin, known = codes.vocabulary, Origin(columns=names), None
+        raise InputError(
+            f"X has {n} features, but the fit is expecting {len(codes.columns)} features as input"
+        )
+    if names is not None and codes.names is not None and tuple(names) != codes.names:
+        raise InputError(
+            f"the columns of X must be those of the fit, in that order: {', '.join(codes.names)}"
+        )
+    vocabulary, known = codes.vocabulary, None
     encoder = Encoder(codes, vocabulary)
     words = np.empty((m, words_for(codes.n_planes)), dtype=WORD)
-    for start, stop in block_spans(m, n):
-        block = columns(start, stop)
-        try:
-            words[start:stop], part = encoder.words(number_columns(block, vocabulary))
-        except UnreadCell as cell:
-            places, values = factor(block[cell.column])
-            value = text_of(values[places[cell.row]])
-            place = origin.place(first_row + start + cell.row, cell.column)
-            raise unseen_value(origin.name, value, place) from None
-        if part is None:
+    for part in parts():
+        start = part.first_row
+        bits, some = encode(part, encoder, vocabulary, "X")
+        words[start : start + len(bits)] = bits
+        if some is None:
             continue
         if not missing:
-            numbers = number_columns(block, vocabulary)
-            column, row = np.argwhere(numbers == 0)[0].tolist()
-            raise origin.missing(origin.place(first_row + start + row, column))
+            column, row = np.argwhere(part.numbers(vocabulary) == MISSING)[0].tolist()
+            raise part.origin.missing(part.place(row, column))
         known = all_known(m, codes.n_planes) if known is None else known
-        known[start:stop] = part
+        known[start : start + len(bits)] = some
     return words, known
 
 
-def unseen_value(name: str, value: str, place: str) -> InputError:
-    """The error for a value that the codes of a fit do not have."""
-    return InputError(
-        f"{name} must hold the values that the fit has seen, got {value!r} at {place}: correct it, "
-        "make it missing, or fit again with it"
-    )
-
-
-def _columns_of(X: Any) -> tuple[tuple[int, int], Columns, Any]:
-    """The shape of X, a function that returns the columns of some rows, and the names."""
+def _parts_of(X: Any) -> tuple[tuple[int, int], Callable[[], Iterator[Columns]], Any]:
+    """The shape of X, a function that returns its rows in parts, and the names of its columns."""
     if hasattr(X, "__arrow_c_stream__") and not hasattr(X, "iloc"):
         need("pyarrow")
         X = import_module("pyarrow").table(X)
     shape, rows, names = source(X)
     names = None if names is None else [str(name) for name in names]
-    if hasattr(X, "iloc"):
-        return shape, lambda a, b: [X.iloc[a:b, i] for i in range(shape[1])], names
-    if hasattr(X, "column_names"):
-        return shape, lambda a, b: X.slice(a, b - a).columns, names
-    return shape, lambda a, b: list(_unmasked(rows(a, b)).T), names
+    origin = Origin(columns=names)
 
+    def columns(start: int, stop: int) -> list[Any]:
+        if hasattr(X, "iloc"):
+            return [X.iloc[start:stop, i] for i in range(shape[1])]
+        if hasattr(X, "column_names"):
+            return list(X.slice(start, stop - start).columns)
+        cells = rows(start, stop)
+        if isinstance(cells, np.ma.MaskedArray):
+            cells = np.ma.filled(cells.astype(object), None)
+        return list(cells.T)
 
-def _unmasked(cells: Any) -> Any:
-    if isinstance(cells, np.ma.MaskedArray):
-        return np.ma.filled(cells.astype(object), None)
-    return cells
+    def parts() -> Iterator[Columns]:
+        for start, stop in block_spans(*shape):
+            yield Columns(columns(start, stop), origin, start)
 
-
-def _categories(X: Any, columns: Columns) -> set[int]:
-    """The columns whose type is a category."""
-    kinds = [getattr(column, "dtype", getattr(column, "type", "")) for column in columns(0, 1)]
-    return {i for i, kind in enumerate(kinds) if str(kind).startswith(("category", "dictionary"))}
-
-
-def _placed(
-    error: Unreadable, columns: Columns, shape: tuple[int, int], origin: Origin,
-    vocabulary: Vocabulary,
-) -> InputError:  # fmt: skip
-    """The error with the place of the first cell that has the value."""
-    number = TOO_MANY if error.value is None else vocabulary.number(error.value)
-    for start, stop in block_spans(*shape):
-        column = columns(start, stop)[error.column]
-        cells = number_columns([column], vocabulary)[0]
-        found = np.flatnonzero(cells == number if error.value is not None else cells != 0)
-        if found.size:
-            places, values = factor(column)
-            value = text_of(values[places[found[0]]])
-            advice = error.advice or Advice(origin.columns, False).many(
-                error.column, value, shape[0], shape[0]
-            )
-            place = origin.place(start + int(found[0]), error.column)
-            shown = value if not isinstance(values[places[found[0]]], str) else repr(value)
-            return InputError(f"{origin.name} must hold 0 and 1, got {shown} at {place}: {advice}")
-    raise AssertionError("no cell has the value")
+    return shape, parts, names

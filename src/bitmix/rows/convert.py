@@ -273,6 +273,25 @@ def _as_bits(
     return bits
 
 
+_REVERSED = np.array([int(f"{octet:08b}"[::-1], 2) for octet in range(256)], dtype=np.uint8)
+
+
+def octets_to_words(octets: NDArray[np.uint8], bitorder: str = "little") -> Words:
+    """Rows of packed bytes as words: column s is bit s mod 8 of byte s // 8, or bit 7 - s mod 8
+    in big bit order.
+    """
+    rows, width = octets.shape
+    padded = np.zeros((rows, 8 * words_for(8 * width)), dtype=np.uint8)
+    padded[:, :width] = octets if bitorder == "little" else _REVERSED[octets]
+    return padded.view(WORD)
+
+
+def words_to_octets(words: Words, n_columns: int, bitorder: str = "little") -> NDArray[np.uint8]:
+    """The inverse of `octets_to_words`."""
+    octets = np.ascontiguousarray(words).view(np.uint8)[:, : -(-n_columns // 8)]
+    return octets.copy() if bitorder == "little" else _REVERSED[octets]
+
+
 def fixed_weights(sample_weight: ArrayLike, m: int) -> tuple[Ints, int]:
     """Weights as integers, and the integer that stands for a weight of 1.
 

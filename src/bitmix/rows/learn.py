@@ -3,8 +3,8 @@ error that names both.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bitmix.errors import InputError
@@ -34,8 +34,6 @@ class Wishes:
 
     ones: tuple[str, ...] = ()
     """Values that are 1 in every column that has one of them; other values are 0 there."""
-    ones_of: Mapping[str | int, tuple[str, ...]] = field(default_factory=dict)
-    """The same for single columns, by name or number."""
     items: tuple[str | int, ...] = ()
     """Columns whose values are those of an item, by name or number."""
     missing: tuple[str, ...] = ()
@@ -46,9 +44,6 @@ class Wishes:
     def of(cls, one_values: Any = None, items: Any = None) -> "Wishes":
         """Wishes from the parameters of `fit`."""
         columns = () if items is None else (items,) if isinstance(items, str | int) else items
-        if isinstance(one_values, Mapping):
-            given = {column: _values(values) for column, values in one_values.items()}
-            return cls(ones_of=given, items=tuple(columns))
         return cls(_values(() if one_values is None else one_values), items=tuple(columns))
 
     @property
@@ -59,7 +54,7 @@ class Wishes:
     @property
     def concern_values(self) -> bool:
         """Whether a table of 0 and 1 could be read in another way than without wishes."""
-        return bool(self.ones or self.ones_of or self.items or self.codes != Codes())
+        return bool(self.ones or self.items or self.codes != Codes())
 
 
 @dataclass(frozen=True)
@@ -86,49 +81,40 @@ class Advice:
         rule = f"set missing={value!r}" if self.for_file else f"replace {value!r} by NaN"
         return f"{rule} if it stands for a missing cell"
 
-    def many(self, column: int, example: str, n_values: int, n_rows: int) -> str:
-        """What to do about a column with many values."""
+    def many(self, column: int, example: str) -> str:
+        """What to do about a column with many values, of which one is `example`."""
         name, drop = self.name(column), self.drop(column)
         threshold = "set binarize= to read numbers above a threshold as 1"
         if not self.for_file:
             return f"{drop}, or {threshold}"
-        number = as_number(example)
         weight = f"set weight_column={name} if each row stands for so many"
+        names_rows = f"set id_column={name} if it names the rows"
         if self.names is not None and self.names[column].lower() in _COUNT_NAMES:
             return f"{weight}, or {drop}"
-        if number is not None and (number != int(number) or n_values < n_rows):
-            return f"{drop}, {weight}, or {threshold}"
-        others = f"set id_column={name} if it names the rows, set label_column={name}, or {drop}"
-        if number is None and _SMILES.fullmatch(example) and re.search(r"[CNOcno]", example):
-            return f"set smiles_column={name} if these are molecules, {others}"
-        return others
+        if as_number(example) is not None:
+            return f"{drop}, {names_rows}, {weight}, or {threshold}"
+        if _SMILES.fullmatch(example) and re.search(r"[CNOcno]", example):
+            return f"set smiles_column={name} if these are molecules, {names_rows}, or {drop}"
+        return f"{names_rows}, set label_column={name} if these are known classes, or {drop}"
 
 
 def learn(
-    seen: Seen,
-    vocabulary: Vocabulary,
-    names: Sequence[str] | None,
-    wishes: Wishes,
+    seen: Seen, vocabulary: Vocabulary, wishes: Wishes, advice: Advice,
     categories: Collection[int] = (),
-    *,
-    for_file: bool = True,
-) -> tuple[Codes | None, bool]:
+) -> tuple[Codes | None, bool]:  # fmt: skip
     """The codes of a table, None if it is one of 0 and 1; and whether the user left some open.
 
-    Raises `Unreadable`.
-
-    `categories` are columns whose type says that their values are categories, even numbers.
+    Raises `Unreadable`. `categories` are columns whose type says that their values are categories,
+    even numbers.
     """
     values = [_sorted(vocabulary.texts[i] for i in found if i != TOO_MANY) for found in seen.values]
     many = [TOO_MANY in found for found in seen.values]
-    advice = Advice(names, for_file)
-    table = _Table(values, many, seen.n_rows, set(categories), wishes, advice)
-    columns, guessed = table.codes()
+    columns, guessed = _Table(values, many, set(categories), wishes, advice).codes()
     codes = wishes.codes
     if codes == Codes() and all(code == PLAIN for code in columns):
         return None, False
-    named = None if names is None else tuple(names)
-    return replace(codes, columns=tuple(columns), names=named), bool(guessed)
+    names = None if advice.names is None else tuple(advice.names)
+    return replace(codes, columns=tuple(columns), names=names), bool(guessed)
 
 
 @dataclass(frozen=True)
@@ -137,7 +123,6 @@ class _Table:
 
     values: list[tuple[str, ...]]
     many: list[bool]
-    n_rows: int
     categories: set[int]
     wishes: Wishes
     advice: Advice
@@ -171,24 +156,16 @@ class _Table:
         raise InputError(f"{option} names the column {which!r}, which is not among {known}")
 
     def _given_ones(self) -> dict[int, tuple[str, ...]]:
-        """The values that are 1, of each column for which the user lists them."""
-        given = {
-            self._column(which, "one_values"): ones for which, ones in self.wishes.ones_of.items()
-        }
-        for column, ones in given.items():
-            if not set(ones) & set(self.values[column]):
-                raise InputError(
-                    f"column {self.advice.name(column)} has none of the values {list(ones)} that "
-                    f"one_values lists: it has {shown(self.values[column])}"
-                )
+        """The values that are 1, of each column that has a listed one."""
         listed = set(self.wishes.ones)
-        hits = {i: listed & set(texts) for i, texts in enumerate(self.values) if i not in given}
+        hits = {i: listed & set(texts) for i, texts in enumerate(self.values)}
         hits = {column: hit for column, hit in hits.items() if hit}
         if listed and not hits:
             raise InputError(
                 f"one_values lists {shown(self.wishes.ones, quote=True)}, but no column has such a "
                 "value"
             )
+        given = {}
         for column, hit in hits.items():  # columns of one scale have the same ones
             scale = set().union(*(other for other in hits.values() if other & hit))
             given[column] = tuple(value for value in self.wishes.ones if value in scale)
@@ -270,9 +247,7 @@ class _Table:
         value = odd[0] if odd else texts[-1]
         advice, plain = self.advice, [text for text in texts if text in ("0", "1", "2")]
         if numbers and len(texts) > MAX_ITEM_VALUES:
-            return Unreadable(
-                column, value, advice.many(column, texts[-1], len(texts), self.n_rows)
-            )
+            return Unreadable(column, value, advice.many(column, texts[-1]))
         if plain and len(odd) == 1:
             both = f"{advice.missing(value)}, {advice.ones(value)}"
             return Unreadable(column, value, f"{both}, or {advice.drop(column)}")

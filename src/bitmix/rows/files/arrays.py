@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from bitmix.errors import FileFormatError, InputError
 from bitmix.rows.convert import block_spans, source
-from bitmix.rows.files.table import Request, Table, array_table, check_array, damage_named
+from bitmix.rows.files.request import Request
+from bitmix.rows.files.table import Table, array_table, check_array, damage_named
 from bitmix.support.npy import read_npy_header
 
 _MAX_EXPANSION = 1032  # bytes that deflate can make of one

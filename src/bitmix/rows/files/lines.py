@@ -15,7 +15,6 @@ from bitmix.errors import FileFormatError, InputError
 
 BLOCK_BYTES = 1 << 22
 _MAX_LINE = 1 << 28
-_MAX_QUOTED = 1 << 24
 _ENDS = b"\r\n"
 _MARKS = {codecs.BOM_UTF8: None, codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 """What stands before a text, and the encoding that it tells of."""
@@ -23,7 +22,7 @@ _MARKS = {codecs.BOM_UTF8: None, codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16
 Blocks = Iterator[tuple[bytes, float]]
 """Whole lines, each ended by one newline, and the fraction of the file that has been read.
 
-A newline between quotes ends no line. Empty lines at the end of the file are left out.
+Empty lines at the end of the file are left out.
 """
 
 
@@ -34,8 +33,6 @@ class Lines:
     path: Path
     encoding: str | None = None
     """The encoding of the file; by default UTF-8, or what its first bytes tell."""
-    quotes: bool = False
-    """Whether lines may go on between quotes."""
     copy: IO[bytes] | None = field(default=None, repr=False)
     """In place of a file: a copy of what came through a pipe."""
 
@@ -92,12 +89,9 @@ class Lines:
         rest = b""
         for data in parts:
             lines, rest = _split_off_lines(rest + data)
-            if self.quotes and lines.count(b'"') % 2:  # the last line goes on
-                lines, rest = b"", lines + rest
-            if len(rest) > (_MAX_QUOTED if b'"' in rest else _MAX_LINE):
+            if len(rest) > _MAX_LINE:
                 raise InputError(
-                    f"{self.path} has a line of more than {len(rest):,} bytes: is it a text table, "
-                    "and is every quote closed?"
+                    f"{self.path} has a line of more than {_MAX_LINE:,} bytes: is it a text table?"
                 )
             if lines:
                 yield lines, fraction()
@@ -106,11 +100,11 @@ class Lines:
             yield _with_newlines(rest + b"\n"), 1.0
 
 
-def piped(file: IO[bytes], **options: object) -> Lines:
+def piped(file: IO[bytes], encoding: str | None = None) -> Lines:
     """The lines of standard input, which is copied to a temporary file first."""
-    copy = tempfile.TemporaryFile()
+    copy = tempfile.TemporaryFile()  # noqa: SIM115, it is closed with the lines
     shutil.copyfileobj(file, copy, BLOCK_BYTES)
-    return Lines(Path("standard input"), copy=copy, **options)  # type: ignore[arg-type]
+    return Lines(Path("standard input"), encoding, copy)
 
 
 def check_encoding(encoding: str | None) -> None:

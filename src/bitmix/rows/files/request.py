@@ -18,7 +18,7 @@ INDEX_NAMES = ("", "rownames", "Unnamed: 0", "__index_level_0__")
 _LIKELY_IDS_AND_LABELS = frozenset({"id", "label", "class", "target", "y", "index", "name"})
 
 Columns = str | Sequence[str | int]
-"""Columns by name or number; or a text of names, ranges ``first:last`` and patterns, with commas."""
+"""Columns by name or number; or a text of names, ranges ``first:last`` and patterns."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Request:
     smiles_column: str | int | None = None
     """A column of molecules, which become fingerprints."""
     fingerprint: Fingerprint | None = None
-    skip_errors: bool = False
-    """Leave out molecules that cannot be read."""
+    pairs: bool = False
+    """Whether each line of a text names a row and a column whose cell is 1."""
 
     def __post_init__(self) -> None:
         if self.packed not in (None, "big", "little"):
@@ -72,18 +72,16 @@ class Request:
             object.__setattr__(self, name, tuple(map(text_of, values)))
 
     @property
-    def like_model(self) -> bool:
-        """Whether the file must have the columns and values of a model."""
-        return self.codes is not None
+    def bit_order(self) -> str | None:
+        """The bit order of packed bytes, as the user or the model says."""
+        return self.packed or (self.codes.packed if self.codes is not None else None)
 
     def refuse(self, path: Path, kind: str, allowed: Iterable[str]) -> None:
         """Refuse every option that was given and that the reader of a format does not know."""
         for option in fields(self):
             if getattr(self, option.name) == option.default or option.name in allowed:
                 continue
-            raise InputError(
-                f"{option.name}= does not apply to {path}, a {kind}: leave it out"
-            )
+            raise InputError(f"{option.name}= does not apply to {path}, {kind}: leave it out")
 
     def wishes(self, names: Sequence[str] | None, n_columns: int) -> Wishes:
         """What is said about the values of these features."""
@@ -141,7 +139,7 @@ class Request:
 
     def _chosen(self, path: Path, names: Sequence[str] | None, n_columns: int) -> list[int]:
         assert self.columns is not None
-        if self.like_model:
+        if self.codes is not None:
             if names is None and len(self.columns) != n_columns:
                 raise InputError(
                     f"{path} has {n_columns:,} columns without names, but the model was fitted on "
@@ -175,6 +173,10 @@ class Roles:
     all_names: tuple[str, ...] | None = None
 
     @property
+    def n_features(self) -> int:
+        return len(self.features)
+
+    @property
     def others(self) -> list[int]:
         """The columns that are read as text: the id, the labels, the weight."""
         return [i for i in (self.id, *self.labels, self.weight) if i is not None]
@@ -196,9 +198,7 @@ def choose(given: Columns, names: Sequence[str] | None, n_columns: int, option: 
     return list(chosen)
 
 
-def _matching(
-    text: str, names: Sequence[str] | None, n_columns: int, option: str
-) -> Iterable[int]:
+def _matching(text: str, names: Sequence[str] | None, n_columns: int, option: str) -> Iterable[int]:
     """The columns of one name, range or pattern."""
     labels = list(names) if names is not None else [str(i) for i in range(n_columns)]
     if text in labels:
