@@ -11,6 +11,7 @@ import typer
 
 from bitmix.cli import summary as summaries
 from bitmix.cli.data import (
+    FILE_OPTIONS,
     Dataset,
     Reading,
     connect,
@@ -19,7 +20,7 @@ from bitmix.cli.data import (
     read_on_cluster,
     read_table,
 )
-from bitmix.cli.options import Force, Json, Quiet, Seed
+from bitmix.cli.options import Force, Json, Quiet, Seed, as_text
 from bitmix.cli.output import check_distinct, check_writable, print_json
 from bitmix.cli.sketch import Sketching, print_skipped
 
@@ -156,7 +157,10 @@ def fit(
             model = selection.model
         else:
             model = search.estimator(k_range[0]).fit(dataset.rows)
-        model.id_column_, model.label_column_ = reading.id_column, reading.label_column
+        if dataset.table is not None:
+            roles = dataset.table.roles
+            model.id_column_ = roles.id_name
+            model.label_column_ = ",".join(roles.label_names) or None
         if outputs.output is not None:
             model.save(outputs.output)  # before anything else, which might fail
         summary = summaries.summarize_fit(model, dataset)
@@ -170,8 +174,8 @@ def fit(
             from bitmix import report
 
             report.write(
-                model, dataset.rows, outputs.report, selection=selection, labels=dataset.classes,
-                ids=dataset.ids, geometry=getattr(dataset.transformer, "geometry_", None),
+                model, dataset.rows, outputs.report, selection=selection,
+                labels=next(iter(dataset.classes.values()), None), ids=dataset.ids, geometry=getattr(dataset.transformer, "geometry_", None),
                 certificate=issued, source=data.name,
             )  # fmt: skip
         if outputs.sheet is not None:
@@ -179,12 +183,16 @@ def fit(
     if as_json:
         print_json(summary)
     elif not quiet:
-        summaries.print_fit(summary, dataset.classes_from)
+        summaries.print_fit(summary)
         outputs.show()
         if dataset.transformer is not None:
             print_skipped(dataset.transformer)
         elif str(data) != "-":
-            summaries.print_next(outputs.output, data, len(model.weights_))
+            summaries.print_next(
+                outputs.output, data, f" -k {k}{as_text(search)}{as_text(reading)}",
+                as_text(reading, FILE_OPTIONS),
+                certify=issued is not False and issued is not None,
+            )  # fmt: skip
 
 
 def _parse_components(text: str) -> range | None:
@@ -218,4 +226,6 @@ def _draw_sheet(path: Path, model: Any, dataset: Dataset) -> None:
     from bitmix.plots import save_sheet
 
     labels, geometry = model.predict(dataset.rows), dataset.transformer.geometry_
-    save_sheet(path, dataset.images, labels, model.means_, geometry, dataset.classes)
+    save_sheet(
+        path, dataset.images, labels, model.means_, geometry, dataset.classes.get("sub-folders")
+    )

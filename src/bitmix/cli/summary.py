@@ -1,10 +1,13 @@
 """What ``bitmix fit`` and ``bitmix inspect`` report about a model: one dictionary, then printed."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from bitmix.cli.data import Dataset
 
+MAX_NAMES_SHOWN = 8
 MAX_NOISE_LEVELS = 100
 """Of more noise levels, only the mean is reported."""
 
@@ -44,13 +47,63 @@ def summarize_fit(model: Any, data: Dataset) -> dict[str, Any]:
     }
     if data.transformer is not None:
         summary["skipped"] = len(data.transformer.skipped_)
+    if data.table is not None:
+        summary["reading"] = summarize_rows(data)
     if data.classes:
         from bitmix.metrics import conditional_entropy, conditional_purity
 
         labels = model.predict(data.rows)
-        summary["purity"] = conditional_purity(data.classes, labels)
-        summary["entropy"] = conditional_entropy(data.classes, labels)
+        against = {
+            name: {
+                "purity": conditional_purity(classes, labels),
+                "entropy": conditional_entropy(classes, labels),
+            }
+            for name, classes in data.classes.items()
+        }
+        summary |= next(iter(against.values()))
+        summary["against"] = against
     return summary
+
+
+def summarize_rows(data: Dataset) -> dict[str, Any]:
+    """How a table was read."""
+    rows, roles = data.rows, data.table.roles
+    codes = getattr(rows, "codes", None)
+    return {
+        "read_as": [] if codes is None else codes.describe(),
+        "missing_cells": getattr(rows, "n_missing", None),  # not counted on a cluster
+        "id_column": roles.id_name,
+        "label_columns": roles.label_names,
+        "weight_column": roles.weight_name,
+        "total_weight": rows.total_weight,
+        "left_out": dict(roles.left_out),
+    }
+
+
+def reading_lines(summary: dict[str, Any]) -> list[str]:
+    """How a table was read, in a few lines."""
+    lines = list(summary["read_as"])
+    if summary["missing_cells"]:
+        lines.append(f"{summary['missing_cells']:,} cells are missing")
+    if summary["id_column"] is not None:
+        lines.append(f"ids: column {summary['id_column']!r}")
+    if summary["label_columns"]:
+        lines.append(f"labels: {', '.join(map(repr, summary['label_columns']))}")
+    if summary["weight_column"] is not None:
+        lines.append(
+            f"weights: column {summary['weight_column']!r}, {summary['total_weight']:,g} in all"
+        )
+    reasons: dict[str, list[str]] = {}
+    for column, reason in summary["left_out"].items():
+        reasons.setdefault(reason, []).append(column)
+    lines += [f"left out, {reason}: {listed(names)}" for reason, names in reasons.items()]
+    return lines
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, and how many there are in all."""
+    more = f", … ({len(names):,} in all)" if len(names) > MAX_NAMES_SHOWN else ""
+    return ", ".join(names[:MAX_NAMES_SHOWN]) + more
 
 
 def summarize_certificate(certificate: Any, reason: str) -> dict[str, Any]:
@@ -61,7 +114,7 @@ def summarize_certificate(certificate: Any, reason: str) -> dict[str, Any]:
     return {"issued": certificate.issued, "alpha": certificate.alpha, "why_not": failed}
 
 
-def print_fit(summary: dict[str, Any], classes_from: str) -> None:
+def print_fit(summary: dict[str, Any]) -> None:
     """Print the summary of a fit."""
     from rich.console import Console
 
@@ -70,6 +123,8 @@ def print_fit(summary: dict[str, Any], classes_from: str) -> None:
         f"{summary['rows']:,} rows, {summary['columns']:,} columns, "
         f"density {summary['density']:.3f}, {summary['n_components']} templates"
     )
+    for line in reading_lines(summary["reading"]) if "reading" in summary else ():
+        console.print(line, soft_wrap=True)
     console.print(template_table(summary))
     console.print(noise_line(summary))
     if "n_agreeing" in summary:
@@ -77,22 +132,23 @@ def print_fit(summary: dict[str, Any], classes_from: str) -> None:
         sample = summary["n_rows_searched"]
         if sample < summary["rows"]:
             console.print(f"searched in {sample:,} random rows, then fitted to all rows")
-    if "purity" in summary:
+    for name, scores in summary.get("against", {}).items():
         console.print(
-            f"purity {summary['purity']:.4f}, entropy {summary['entropy']:.4f} "
-            f"against {classes_from}"
+            f"purity {scores['purity']:.4f}, entropy {scores['entropy']:.4f} against {name}"
         )
     if "certificate" in summary:
         console.print(_certificate_line(summary["certificate"]))
 
 
-def print_next(model: Path | None, data: Path, k: int) -> None:
-    """Print what to do after a fit."""
+def print_next(model: Path | None, data: Path, search: str, reading: str, certify: bool) -> None:
+    """Print what to do after a fit, with the options of the fit that are needed again."""
     from rich.console import Console
 
-    commands = f"bitmix fit {data} -k {k} -o my.model"
+    commands = f"bitmix fit {quote(str(data))}{search} -o my.model"
     if model is not None:
-        commands = f"bitmix predict {model} {data}  |  bitmix certify {model} {data}"
+        arguments = f"{quote(str(model))} {quote(str(data))}{reading}"
+        commands = f"bitmix predict {arguments}"
+        commands += f"  |  bitmix certify {arguments}" if certify else ""
     Console(highlight=False, markup=False).print(f"next: {commands}", soft_wrap=True)
 
 

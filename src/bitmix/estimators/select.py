@@ -18,6 +18,7 @@ from bitmix.estimators.template import TemplateMixture
 from bitmix.kernels import fixed
 from bitmix.models.mixture import Mixture
 from bitmix.rows import Rows, as_rows
+from bitmix.rows.learn import Wishes
 from bitmix.support.extras import need
 from bitmix.support.progress import progress, shown
 from bitmix.support.randomness import seed_of, stream
@@ -161,7 +162,7 @@ def select_components(
     if criterion not in CRITERIA:
         raise InputError(f"criterion must be one of {', '.join(CRITERIA)}, got {criterion!r}")
     estimator = TemplateMixture() if estimator is None else estimator
-    rows = as_rows(X, estimator.binarize, missing=True, sample_weight=sample_weight)
+    rows = as_rows(X, estimator.binarize, missing=True, sample_weight=sample_weight, codes=Wishes())
     if criterion == "stability":
         rows = rows.repeated()
         if rows.layout.weight_one:

@@ -38,9 +38,12 @@ def as_rows(
     if is_dask(X) or getattr(type(X), "remote", False) is True:
         from bitmix.rows.cluster import ClusterRows
 
-        return ClusterRows.of(
-            X, binarize, missing=missing, mask=mask, sample_weight=sample_weight, codes=codes
-        )
+        if codes is not None and (isinstance(codes, Codes) or codes.concern_values):
+            raise InputError(
+                "X is on a cluster, where it must hold 0 and 1: write it as bits first, with "
+                "bitmix convert or by .map_partitions"
+            )
+        return ClusterRows.of(X, binarize, missing=missing, mask=mask, sample_weight=sample_weight)
     rows = _local_rows(X, binarize, missing, codes)
     if mask is not None:
         rows = rows.masked(mask)
@@ -50,17 +53,17 @@ def as_rows(
 def _local_rows(
     X: Any, binarize: float | None, missing: bool, codes: Codes | Wishes | None
 ) -> BitMatrix:
-    if isinstance(X, BitMatrix) or codes is None or binarize is not None:
-        check_wishes(codes, isinstance(X, BitMatrix))
+    if isinstance(X, BitMatrix) or binarize is not None:
+        _check_unread(X, codes)
         return BitMatrix.from_dense(X, binarize=binarize, missing=missing)
     if isinstance(codes, Wishes):
-        if not codes.concern_values:
-            try:
+        try:
+            if not codes.concern_values:
                 return BitMatrix.from_dense(X, missing=missing)
-            except NotPlainError:
-                if hasattr(X, "tocsr"):
-                    raise
-        codes = told(*learn_codes(X, codes))
+        except NotPlainError:
+            if hasattr(X, "tocsr"):
+                raise
+        codes = _learned(X, codes)
     if codes is None or not codes.columns:
         return BitMatrix.from_dense(X, missing=missing)
     words, known = coded_words(X, codes, missing=missing)
@@ -70,8 +73,9 @@ def _local_rows(
     return BitMatrix.trusted(words, codes.n_planes, codes.plane_names, layout, codes)
 
 
-def told(codes: Codes | None, guessed: bool) -> Codes | None:
-    """The codes, after a warning that says how cells are read unless the user said it."""
+def _learned(X: Any, wishes: Wishes) -> Codes | None:
+    """The codes of a table, after a warning that says how cells are read unless the user did."""
+    codes, guessed = learn_codes(X, wishes)
     if codes is not None and guessed:
         warnings.warn(
             f"{'; '.join(codes.describe())}: set one_values= or items= to read it in another way",
@@ -81,15 +85,18 @@ def told(codes: Codes | None, guessed: bool) -> Codes | None:
     return codes
 
 
-def check_wishes(codes: Codes | Wishes | None, packed: bool) -> None:
-    """Refuse what cannot be heeded."""
+def _check_unread(X: Any, codes: Codes | Wishes | None) -> None:
+    """Refuse codes that would be ignored, or that differ from those of packed rows."""
     if isinstance(codes, Wishes) and codes.concern_values:
         raise InputError(
             "X is packed already, so that one_values= and the names of items= come too late: give "
             "the table itself"
-            if packed
+            if isinstance(X, BitMatrix)
             else "set binarize= or one_values= and items=, not both"
         )
+    own = getattr(X, "codes", None)
+    if isinstance(codes, Codes) and isinstance(own, Codes) and not own.agrees_with(codes):
+        raise InputError("the cells of X became bits by other codes than those of the fit")
 
 
 def unweighted(rows: Rows) -> Rows:

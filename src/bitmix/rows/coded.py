@@ -83,7 +83,7 @@ def _located(
 ) -> InputError:  # fmt: skip
     """The error with the place of the first cell that has the value."""
     for part in parts:
-        cells = part.numbers(vocabulary)[columns]
+        cells = part.numbers(vocabulary)[list(columns)]
         if error.value is None:
             found = np.argwhere((cells != MISSING).T)
         else:

@@ -140,8 +140,7 @@ def source(X: Any) -> tuple[tuple[int, int], Block, Any]:
         need("pyarrow")
         X = import_module("pyarrow").table(X)
     if is_anndata(X):
-        shape, block, _ = source(X.X)
-        return shape, block, column_names(X)
+        return *source(X.X)[:2], column_names(X)
     names = getattr(X, "columns", None)
     if hasattr(X, "iloc"):  # pandas
         block: Block = lambda a, b: _from_pandas(X.iloc[a:b])  # noqa: E731

@@ -41,10 +41,9 @@ class Wishes:
     above: float | None = None
 
     @classmethod
-    def of(cls, one_values: Any = None, items: Any = None) -> "Wishes":
+    def of(cls, one_values: Any, items: Sequence[str | int]) -> "Wishes":
         """Wishes from the parameters of `fit`."""
-        columns = () if items is None else (items,) if isinstance(items, str | int) else items
-        return cls(_values(() if one_values is None else one_values), items=tuple(columns))
+        return cls(_values(() if one_values is None else one_values), items=tuple(items))
 
     @property
     def codes(self) -> Codes:
@@ -81,6 +80,12 @@ class Advice:
         rule = f"set missing={value!r}" if self.for_file else f"replace {value!r} by NaN"
         return f"{rule} if it stands for a missing cell"
 
+    def is_count(self, column: int) -> bool:
+        """Whether the name of a column of a file says that it counts rows."""
+        return (
+            self.for_file and self.names is not None and self.names[column].lower() in _COUNT_NAMES
+        )
+
     def many(self, column: int, example: str) -> str:
         """What to do about a column with many values, of which one is `example`."""
         name, drop = self.name(column), self.drop(column)
@@ -89,7 +94,7 @@ class Advice:
             return f"{drop}, or {threshold}"
         weight = f"set weight_column={name} if each row stands for so many"
         names_rows = f"set id_column={name} if it names the rows"
-        if self.names is not None and self.names[column].lower() in _COUNT_NAMES:
+        if self.is_count(column):
             return f"{weight}, or {drop}"
         if as_number(example) is not None:
             return f"{drop}, {names_rows}, {weight}, or {threshold}"
@@ -246,7 +251,7 @@ class _Table:
         odd = [text for text in texts if text.lower() not in _PLAIN_WORDS]
         value = odd[0] if odd else texts[-1]
         advice, plain = self.advice, [text for text in texts if text in ("0", "1", "2")]
-        if numbers and len(texts) > MAX_ITEM_VALUES:
+        if numbers and (len(texts) > MAX_ITEM_VALUES or advice.is_count(column)):
             return Unreadable(column, value, advice.many(column, texts[-1]))
         if plain and len(odd) == 1:
             both = f"{advice.missing(value)}, {advice.ones(value)}"

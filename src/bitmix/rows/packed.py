@@ -238,6 +238,13 @@ class BitMatrix:
         ones, known = self.map_reduce(_count_ones)
         return int(ones) / max(1, int(known))
 
+    @property
+    def n_missing(self) -> int:
+        """The number of missing cells."""
+        if not self.layout.missing:
+            return 0
+        return math.prod(self.shape) - int(self.map_reduce(_count_ones)[1])
+
     def to_dense(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
         """The bits as an array of 0 and 1: of uint8, or of floats with NaN if cells are missing."""
         words, n = self.words, self._n_columns

@@ -183,8 +183,8 @@ def _packed_table(
             words = _packed_bytes(batch.column(name), origin, row, bitorder)
             row += batch.num_rows
             texts = {each: column_to_texts(batch.column(each)) for each in others}
-            ids = None if roles.id is None else texts[roles.name(roles.id)]
-            labels = {roles.name(i): texts[roles.name(i)] for i in roles.labels}
+            ids = None if roles.id_name is None else texts[roles.id_name]
+            labels = {label: texts[label] for label in roles.label_names}
             yield Chunk(words, None, ids, labels), row / (n_rows or row)
 
     bits = replace(roles, features=range(8 * kinds[0].byte_width), names=None)

@@ -1,6 +1,5 @@
 """Packed files, whose rows stay on disk."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -40,12 +39,9 @@ def open_bits(path: Path, request: Request) -> Table:
         for start, stop in block_spans(m, n):
             words = file.read(start, stop)
             bits, known = layout.bits(words, n), layout.known(words, n)
-            texts: Callable[[int], list[str]] = lambda column, bits=bits: [  # type: ignore[misc]
-                str(bit) for bit in unpack(bits, n)[:, column]
-            ]
             ids = list(islice(own_ids, stop - start)) if has_own_ids else None
-            ids = ids if roles.id is None else texts(roles.id)
-            labels = {str(roles.name(i)): texts(i) for i in roles.labels}
+            ids = ids if roles.id is None else _texts(bits, n, roles.id)
+            labels = {roles.name(i): _texts(bits, n, i) for i in roles.labels}
             known = None if known is None else features(known)
             yield Chunk(features(bits), known, ids, labels), stop / m
 
@@ -61,3 +57,7 @@ def open_bits(path: Path, request: Request) -> Table:
         path, path.stat().st_size, own if has_own_ids else roles, parts, codes,
         whole=whole if unchanged and not roles.others else None, n_rows=m, about=file.about,
     )  # fmt: skip
+
+
+def _texts(bits: Words, n: int, column: int) -> list[str]:
+    return [str(bit) for bit in unpack(bits, n)[:, column].tolist()]

@@ -181,9 +181,21 @@ class Roles:
         """The columns that are read as text: the id, the labels, the weight."""
         return [i for i in (self.id, *self.labels, self.weight) if i is not None]
 
-    def name(self, column: int | None) -> str | None:
+    def name(self, column: int) -> str:
         """The name of a column of the file, or its number as text."""
-        return None if column is None else _name(self.all_names, column)
+        return _name(self.all_names, column)
+
+    @property
+    def id_name(self) -> str | None:
+        return None if self.id is None else self.name(self.id)
+
+    @property
+    def label_names(self) -> list[str]:
+        return [self.name(column) for column in self.labels]
+
+    @property
+    def weight_name(self) -> str | None:
+        return None if self.weight is None else self.name(self.weight)
 
 
 def choose(given: Columns, names: Sequence[str] | None, n_columns: int, option: str) -> list[int]:
@@ -218,7 +230,7 @@ def find(
     which: str | int, names: Sequence[str] | None, n_columns: int, path: Path | None, option: str
 ) -> int:
     """The number of one column that a user names."""
-    if isinstance(which, int) and not isinstance(which, bool):
+    if isinstance(which, int):
         if 0 <= which < n_columns:
             return which
     elif names is not None and which in names:

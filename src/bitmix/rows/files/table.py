@@ -43,6 +43,13 @@ class Chunk:
     weights: list[float] | None = None
     """The weight of each row, if a weight column was named."""
 
+    def rows(self, n_columns: int) -> BitMatrix:
+        """The rows, without their weights."""
+        words = self.words
+        if self.known is not None:
+            words = np.concatenate([words, self.known], axis=1)
+        return BitMatrix.trusted(words, n_columns, layout=Layout(self.known is not None))
+
 
 class FilePart(Part, Protocol):
     """Consecutive rows of a file, before they are read as bits."""
@@ -175,8 +182,8 @@ class Table:
         weights = None
         if self.roles.weight is not None:
             weights = _weights(others.pop(), part, self)
-        names = [self.roles.name(column) for column in self.roles.labels]
-        return Chunk(words, known, ids, dict(zip(names, others, strict=True)), weights)
+        labels = dict(zip(self.roles.label_names, others, strict=True))
+        return Chunk(words, known, ids, labels, weights)
 
     def read(self) -> BitMatrix:
         """All rows, packed in memory. The rows of a packed file stay on disk."""
@@ -235,7 +242,7 @@ class Table:
                 for start, stop in block_spans(*loaded.rows.shape):
                     ids = None if loaded.ids is None else loaded.ids[start:stop]
                     writer.append(loaded.rows[start:stop].words, ids)
-            return
+            return None
         table, missing = self, False
         while True:
             try:
@@ -265,7 +272,7 @@ class Table:
     def _writing(self, path: str | os.PathLike[str], like: BitMatrix) -> Any:
         return bitfile.writing(
             path, like.shape[1], like.feature_names, self.about, like.layout, like.codes,
-            has_ids=self.has_ids, id_name=self.roles.name(self.roles.id),
+            has_ids=self.has_ids, id_name=self.roles.id_name,
         )  # fmt: skip
 
 
@@ -410,10 +417,9 @@ def _weights(texts: list[str], part: FilePart, table: Table) -> list[float]:
         except ValueError:
             weight = -1.0
         if not 0 <= weight < float("inf"):
-            name = table.roles.name(table.roles.weight)
             raise InputError(
                 f"{table.path} must hold weights that are numbers from 0, got {text!r} at "
-                f"{part.where(row)}, column {name!r}"
+                f"{part.where(row)}, column {table.roles.weight_name!r}"
             )
         weights.append(weight)
     return weights
