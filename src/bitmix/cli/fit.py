@@ -175,7 +175,8 @@ def fit(
 
             report.write(
                 model, dataset.rows, outputs.report, selection=selection,
-                labels=next(iter(dataset.classes.values()), None), ids=dataset.ids, geometry=getattr(dataset.transformer, "geometry_", None),
+                labels=next(iter(dataset.classes.values()), None), ids=dataset.ids,
+                geometry=getattr(dataset.transformer, "geometry_", None),
                 certificate=issued, source=data.name,
             )  # fmt: skip
         if outputs.sheet is not None:

@@ -24,7 +24,7 @@ def inspect(
     reading: Reading,
     as_json: Json = False,
 ) -> None:
-    """Show the templates, weights, noise and settings of a model, or how a table is read.
+    """Show what a model holds, or how a table is read.
 
     \b
     Examples:

@@ -85,7 +85,7 @@ class Request:
 
     def wishes(self, names: Sequence[str] | None, n_columns: int) -> Wishes:
         """What is said about the values of these features."""
-        items = choose(self.items, names, n_columns, "items") if self.items is not None else ()
+        items = choose(self.items, names, n_columns, "the table", "items")
         return Wishes(
             self.one_values, items=tuple(items), missing=self.missing, filled=self.filled,
             above=self.binarize,
@@ -99,11 +99,11 @@ class Request:
             id_column = index
         single = {"id_column": id_column, "weight_column": self.weight_column}
         found = {
-            option: None if which is None else find(which, names, n_columns, path, option)
+            option: None if which is None else find(which, names, n_columns, str(path), option)
             for option, which in single.items()
         }
-        labels = _listed(self.label_column, names, n_columns, path, "label_column")
-        dropped = set(_listed(self.drop, names, n_columns, path, "drop"))
+        labels = choose(self.label_column, names, n_columns, str(path), "label_column")
+        dropped = set(choose(self.drop, names, n_columns, str(path), "drop"))
         others = {*labels, *(place for place in found.values() if place is not None)}
         if self.columns is None:
             features = [i for i in range(n_columns) if i not in others and i not in dropped]
@@ -113,7 +113,8 @@ class Request:
         else:
             features = self._chosen(path, names, n_columns)
             features = [i for i in features if i not in dropped]
-            if clash := next((i for i in features if i in others), None):
+            clash = next((i for i in features if i in others), None)
+            if clash is not None:
                 raise InputError(
                     f"column {_name(names, clash)!r} of {path} is asked for as a feature: it "
                     "cannot be an id, a label or a weight too"
@@ -155,7 +156,7 @@ class Request:
                         f"{shown(names)}"
                     )
             return [places[str(name)] for name in self.columns]
-        return _listed(self.columns, names, n_columns, path, "columns")
+        return choose(self.columns, names, n_columns, str(path), "columns")
 
 
 @dataclass(frozen=True)
@@ -198,19 +199,25 @@ class Roles:
         return None if self.weight is None else self.name(self.weight)
 
 
-def choose(given: Columns, names: Sequence[str] | None, n_columns: int, option: str) -> list[int]:
+def choose(
+    given: Columns | None, names: Sequence[str] | None, n_columns: int, where: str, option: str
+) -> list[int]:
     """The numbers of the columns that a user names, each once, in the order asked for."""
+    if given is None:
+        return []
     if not isinstance(given, str):
-        return [find(each, names, n_columns, None, option) for each in given]
+        return [find(each, names, n_columns, where, option) for each in given]
     if names is not None and given in names:
         return [list(names).index(given)]
     chosen: dict[int, None] = {}
     for part in given.split(","):
-        chosen.update(dict.fromkeys(_matching(part.strip(), names, n_columns, option)))
+        chosen.update(dict.fromkeys(_matching(part.strip(), names, n_columns, where, option)))
     return list(chosen)
 
 
-def _matching(text: str, names: Sequence[str] | None, n_columns: int, option: str) -> Iterable[int]:
+def _matching(
+    text: str, names: Sequence[str] | None, n_columns: int, where: str, option: str
+) -> Iterable[int]:
     """The columns of one name, range or pattern."""
     labels = list(names) if names is not None else [str(i) for i in range(n_columns)]
     if text in labels:
@@ -222,12 +229,12 @@ def _matching(text: str, names: Sequence[str] | None, n_columns: int, option: st
             return range(a, b + 1) if a <= b else range(a, b - 1, -1)
     found = [i for i, label in enumerate(labels) if fnmatch.fnmatchcase(label, text)]
     if not found:
-        raise InputError(f"{option}={text!r} fits no column: there are {shown(labels)}")
+        raise _absent(text, names, n_columns, where, option)
     return found
 
 
 def find(
-    which: str | int, names: Sequence[str] | None, n_columns: int, path: Path | None, option: str
+    which: str | int, names: Sequence[str] | None, n_columns: int, where: str, option: str
 ) -> int:
     """The number of one column that a user names."""
     if isinstance(which, int):
@@ -237,24 +244,18 @@ def find(
         return list(names).index(which)
     elif names is None and which.isdecimal() and int(which) < n_columns:
         return int(which)
-    where = "the table" if path is None else str(path)
+    raise _absent(which, names, n_columns, where, option)
+
+
+def _absent(
+    which: str | int, names: Sequence[str] | None, n_columns: int, where: str, option: str
+) -> InputError:
     if names is None:
-        raise InputError(
+        return InputError(
             f"{where} does not name its columns, so that {option}={which!r} cannot be found: its "
             f"columns are 0 to {n_columns - 1:,}"
         )
-    raise InputError(f"{where} has no column {option}={which!r}: it has {shown(names)}")
-
-
-def _listed(
-    given: Columns | None, names: Sequence[str] | None, n_columns: int, path: Path, option: str
-) -> list[int]:
-    if given is None:
-        return []
-    try:
-        return choose(given, names, n_columns, option)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    return InputError(f"{where} has no column {option}={which!r}: it has {shown(names)}")
 
 
 def _index(names: Sequence[str]) -> str | None:

@@ -65,7 +65,11 @@ class Header:
 def read_header(lines: Lines, separator: str, request: Request) -> Header:
     """The separator and the names of the columns, given or found in the first two lines."""
     path = lines.path
-    block = next((block for block, _ in lines.blocks()), b"")
+    block = b""
+    for more, _ in lines.blocks():
+        block += more
+        if block.count(b"\n") > 1:
+            break
     if not block:
         raise InputError(f"{path} is empty: rows of 0 and 1 are needed")
     texts = [_decoded(path, line, i) for i, line in enumerate(block.split(b"\n", 2)[:2], 1)]
@@ -91,7 +95,9 @@ def _found_separator(path: Path, usual: str, texts: Sequence[str]) -> str:
             counts = [len(_cells(path, separator, text, 1)) for text in texts]
         except InputError:
             continue
-        if min(counts) > 1 and counts[-1] - counts[0] in (0, 1):
+        several = min(counts) > 1 and counts[-1] - counts[0] in (0, 1)
+        words = separator == " " and len(texts) == 1 and not texts[0].replace(" ", "").isdecimal()
+        if several and not words:
             fitting.append(separator)
     marks = [separator for separator in fitting if separator != " "] or fitting
     if len(marks) > 1:
