@@ -279,6 +279,7 @@ def octets_to_words(octets: NDArray[np.uint8], bitorder: str = "little") -> Word
     """Rows of packed bytes as words: column s is bit s mod 8 of byte s // 8, or bit 7 - s mod 8
     in big bit order.
     """
+    _check_bit_order(bitorder)
     rows, width = octets.shape
     padded = np.zeros((rows, 8 * words_for(8 * width)), dtype=np.uint8)
     padded[:, :width] = octets if bitorder == "little" else _REVERSED[octets]
@@ -287,8 +288,14 @@ def octets_to_words(octets: NDArray[np.uint8], bitorder: str = "little") -> Word
 
 def words_to_octets(words: Words, n_columns: int, bitorder: str = "little") -> NDArray[np.uint8]:
     """The inverse of `octets_to_words`."""
+    _check_bit_order(bitorder)
     octets = np.ascontiguousarray(words).view(np.uint8)[:, : -(-n_columns // 8)]
     return octets.copy() if bitorder == "little" else _REVERSED[octets]
+
+
+def _check_bit_order(bitorder: Any) -> None:
+    if bitorder not in ("big", "little"):
+        raise InputError(f"bitorder must be 'big' or 'little', got {bitorder!r}")
 
 
 def fixed_weights(sample_weight: ArrayLike, m: int) -> tuple[Ints, int]:

@@ -27,8 +27,10 @@ from bitmix.rows.convert import (
     column_names,
     fixed_weights,
     is_anndata,
+    octets_to_words,
     spans,
     to_words,
+    words_to_octets,
 )
 from bitmix.rows.listed import ListedWords, list_events, list_sparse
 from bitmix.rows.protocol import PLAIN, A, Block, Layout, T
@@ -143,6 +145,45 @@ class BitMatrix:
         if known is not None:
             words = np.concatenate([words, known], axis=1)
         return cls.trusted(words, n, column_names(X), Layout(known is not None))
+
+    @classmethod
+    def from_packed(cls, octets: Any, n_columns: int | None = None, bitorder: str = "big") -> Self:
+        """Rows of packed bytes, as `numpy.packbits`, fingerprint tools and vector databases write.
+
+        Parameters
+        ----------
+        octets : array of uint8, shape (m, ceil(n / 8))
+        n_columns : int, optional
+            n, by default 8 per byte. Bits past the last column must be 0.
+        bitorder : {"big", "little"}, default="big"
+            Whether the first column is the highest bit of the first byte, or the lowest.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> BitMatrix.from_packed(np.packbits([[0, 1, 1]], axis=1), 3).to_dense()
+        array([[0, 1, 1]], dtype=uint8)
+        """
+        array = np.asarray(octets)
+        if array.ndim != 2 or array.dtype != np.uint8 or 0 in array.shape:
+            raise InputError(
+                f"packed rows must be an array of uint8 with rows and columns, got {array.dtype} "
+                f"of shape {array.shape}"
+            )
+        n = 8 * array.shape[1] if n_columns is None else operator.index(n_columns)
+        if -(-n // 8) != array.shape[1]:
+            raise InputError(
+                f"{n} columns take {-(-n // 8)} bytes per row, got {array.shape[1]} bytes"
+            )
+        words = octets_to_words(array, bitorder)
+        return cls(words, n)
+
+    def to_packed(self, bitorder: str = "big") -> NDArray[np.uint8]:
+        """The rows as bytes, eight columns each: the inverse of `from_packed`."""
+        if self.layout.missing:
+            raise InputError("cells are missing, which packed bytes cannot say: fill them first")
+        bits = self.layout.bits(self.words, self._n_columns)
+        return words_to_octets(bits, self._n_columns, bitorder)
 
     @classmethod
     def _from_bits(cls, X: "BitMatrix", binarize: float | None, missing: bool) -> Self:

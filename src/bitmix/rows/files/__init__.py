@@ -12,9 +12,10 @@ from bitmix.rows.files.bits import open_bits
 from bitmix.rows.files.fps import fps_table, open_fps
 from bitmix.rows.files.lines import check_encoding, piped
 from bitmix.rows.files.request import Request
+from bitmix.rows.files.sparse import open_h5ad, open_mtx
 from bitmix.rows.files.store import open_zarr
 from bitmix.rows.files.table import Chunk, Loaded, Table
-from bitmix.rows.files.text import open_text, text_table
+from bitmix.rows.files.text import open_rtab, open_text, text_table
 from bitmix.support.atomic import naming
 
 __all__ = ["FORMATS", "Chunk", "Loaded", "Request", "Table", "ending", "open_stream", "open_table"]
@@ -31,6 +32,14 @@ FORMATS: dict[str, Callable[[Path, Request], Table]] = {
     ".arrow": open_arrow,
     ".feather": open_arrow,
     ".ipc": open_arrow,
+    ".rtab": open_rtab,
+    ".rtab.gz": open_rtab,
+    ".txt": open_text,
+    ".txt.gz": open_text,
+    ".data": open_text,
+    ".mtx": open_mtx,
+    ".mtx.gz": open_mtx,
+    ".h5ad": open_h5ad,
     ".fps": open_fps,
     ".fps.gz": open_fps,
     ".zarr": open_zarr,

@@ -4,6 +4,7 @@ import codecs
 import gzip
 import shutil
 import tempfile
+import weakref
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -104,7 +105,9 @@ def piped(file: IO[bytes], encoding: str | None = None) -> Lines:
     """The lines of standard input, which is copied to a temporary file first."""
     copy = tempfile.TemporaryFile()  # noqa: SIM115, it is closed with the lines
     shutil.copyfileobj(file, copy, BLOCK_BYTES)
-    return Lines(Path("standard input"), encoding, copy)
+    lines = Lines(Path("standard input"), encoding, copy)
+    weakref.finalize(lines, copy.close)
+    return lines
 
 
 def check_encoding(encoding: str | None) -> None:

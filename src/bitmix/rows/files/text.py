@@ -9,7 +9,7 @@ import csv
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,33 +22,24 @@ from bitmix.kernels.bits import Words, pack
 from bitmix.rows.cells import Numbers, Vocabulary, as_number, is_missing, number_columns, text_of
 from bitmix.rows.codes import KNOWN, PLAIN, Codes, Encoder, UnreadCell
 from bitmix.rows.files.lines import Lines, check_encoding, split
-from bitmix.rows.files.request import Request, Roles
+from bitmix.rows.files.request import Request, Roles, find
+from bitmix.rows.files.sparse import pairs_table
 from bitmix.rows.files.table import Parts, Table, make_table
+from bitmix.rows.files.transposed import transposed
 
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", " ": "blanks"}
 _BLANKS = re.compile(rb"[ \t]+")
+_ROARY = {
+    "Non-unique Gene name", "Annotation", "No. isolates", "No. sequences",
+    "Avg sequences per isolate", "Genome Fragment", "Genome fragment", "Order within Fragment",
+    "Order within fragment", "Accessory Fragment", "Accessory Order with Fragment", "QC",
+    "Min group size nuc", "Max group size nuc", "Avg group size nuc",
+}  # fmt: skip
+"""Columns of gene_presence_absence.csv that are about a gene, as Roary and Panaroo write them."""
 _OPTIONS = (
     "columns", "drop", "id_column", "label_column", "weight_column", "one_values", "items",
-    "missing", "filled", "binarize", "codes", "sep", "header", "encoding", "transpose",
+    "missing", "filled", "binarize", "codes", "sep", "header", "encoding", "transpose", "pairs",
 )  # fmt: skip
-
-
-def open_text(path: Path, request: Request) -> Table:
-    """A file of cells between separators."""
-    check_encoding(request.encoding)
-    kind = path.name.lower().removesuffix(".gz")
-    separator = "," if kind.endswith(".csv") else "\t"
-    return text_table(Lines(path, request.encoding), separator, request)
-
-
-def text_table(lines: Lines, separator: str, request: Request) -> Table:
-    """A table of cells between separators; its first line may name the columns."""
-    path = lines.path
-    request.refuse(path, "a text table", _OPTIONS)
-    header = read_header(lines, separator, request)
-    roles = request.roles(path, header.n_cells, header.names)
-    reader = Reader(lines, header, roles)
-    return make_table(path, lines.size, request, roles, reader.parts)
 
 
 @dataclass(frozen=True)
@@ -60,6 +51,61 @@ class Header:
     """The number of cells per line, of features and others."""
     names: tuple[str, ...] | None
     """The names of the columns, if the first line has them."""
+
+
+def open_text(path: Path, request: Request) -> Table:
+    """A file of cells between separators."""
+    check_encoding(request.encoding)
+    kind = path.name.lower().removesuffix(".gz")
+    if kind == "gene_presence_absence.csv" and request.transpose is None:
+        request = replace(request, transpose=True)
+    separator = "," if kind.endswith(".csv") else "\t"
+    return text_table(Lines(path, request.encoding), separator, request)
+
+
+def text_table(lines: Lines, separator: str, request: Request) -> Table:
+    """A table of cells between separators; its first line may name the columns."""
+    path = lines.path
+    request.refuse(path, "a text table", _OPTIONS)
+    header = read_header(lines, separator, request)
+    if request.pairs:
+        return pairs_table(Reader(lines, header, Roles((0, 1))), request)
+    if request.transpose:
+        return _features_in_rows(lines, header, request)
+    roles = request.roles(path, header.n_cells, header.names)
+    reader = Reader(lines, header, roles)
+    return make_table(path, lines.size, request, roles, reader.parts)
+
+
+def open_rtab(path: Path, request: Request) -> Table:
+    """Genes in rows, strains in columns, as Roary, Panaroo and others write .Rtab."""
+    return open_text(path, replace(request, transpose=True))
+
+
+def _features_in_rows(lines: Lines, header: Header, request: Request) -> Table:
+    """A text table whose lines are features. One of its columns names them."""
+    names = header.names
+    if names is None:
+        features = list(range(header.n_cells))
+        roles = Roles(features, None)
+        if request.id_column is not None:
+            column = find(request.id_column, None, header.n_cells, str(lines.path), "id_column")
+            roles = Roles([i for i in features if i != column], None, column)
+    else:
+        first = names[0] if request.id_column is None else request.id_column
+        column = find(first, names, header.n_cells, str(lines.path), "id_column")
+        known = {column, *(i for i, name in enumerate(names) if name in _ROARY)}
+        left_out = {names[i]: "about the genes" for i in sorted(known - {column})}
+        rows = [i for i in range(header.n_cells) if i not in known]
+        roles = Roles(rows, tuple(names[i] for i in rows), column, left_out=left_out)
+        if left_out:
+            request = replace(request, filled=True)
+    reader = Reader(lines, header, roles)
+    inner = make_table(
+        lines.path, lines.size, replace(request, columns=None, drop=None, items=None), roles,
+        reader.parts, pooled=True,
+    )  # fmt: skip
+    return transposed(inner, request)
 
 
 def read_header(lines: Lines, separator: str, request: Request) -> Header:
@@ -260,11 +306,13 @@ class TextPart:
     def others(self) -> Sequence[list[str]]:
         if self._texts is None:
             columns = self._columns[len(self._reader.roles.features) :]
-            self._texts = [
-                [text.strip() for text in (c if isinstance(c, list) else c.to_pylist())]
-                for c in columns
-            ]
+            self._texts = [_stripped(column) for column in columns]
         return self._texts
+
+    def texts(self) -> list[list[str]]:
+        """The features as texts."""
+        features = self._columns[: len(self._reader.roles.features)]
+        return [_stripped(column) for column in features]
 
     def value(self, row: int, column: int) -> str:
         line = split(self._block)[row].decode()
@@ -378,6 +426,10 @@ def _decoded(path: Path, block: bytes, line: int) -> str:
             f"{path} must be UTF-8 text, but line {wrong:,} is not: name its encoding, as "
             "encoding='latin-1'"
         ) from None
+
+
+def _stripped(column: Any) -> list[str]:
+    return [text.strip() for text in (column if isinstance(column, list) else column.to_pylist())]
 
 
 def _decode_all(cells: list[bytes]) -> list[str]:

@@ -1,0 +1,172 @@
+"""Files that list the cells that are not 0: Matrix Market, AnnData, and pairs of names."""
+
+import gzip
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bitmix.errors import InputError
+from bitmix.rows.codes import Codes
+from bitmix.rows.files.request import Request
+from bitmix.rows.files.table import Loaded, Table, damage_named
+from bitmix.rows.packed import BitMatrix
+from bitmix.support.extras import need
+
+_OPTIONS = ("columns", "drop", "binarize", "codes")
+
+
+def open_mtx(path: Path, request: Request) -> Table:
+    """A Matrix Market file, as it is written.
+
+    Beside features.tsv (or genes.tsv) and barcodes.tsv its lines are features, and it is turned.
+    """
+    request.refuse(path, "a Matrix Market file", (*_OPTIONS, "transpose"))
+    from scipy.io import mmread
+
+    with damage_named(f"{path} is not a Matrix Market file, or is cut short or damaged"):
+        matrix = mmread(path)
+    if not hasattr(matrix, "tocsr"):
+        matrix = import_module("scipy.sparse").coo_array(matrix)
+    features, rows = _names_beside(path, ("features", "genes")), _names_beside(path, ("barcodes",))
+    turned = bool(request.transpose)
+    if features is not None and rows is not None:
+        turned = matrix.shape == (len(features), len(rows))
+        expected = (len(features), len(rows)) if turned else (len(rows), len(features))
+        if matrix.shape != expected:
+            raise InputError(
+                f"{path} has {matrix.shape[0]:,} × {matrix.shape[1]:,} cells, but the files beside "
+                f"it name {len(features):,} features and {len(rows):,} rows"
+            )
+    if turned:
+        matrix = matrix.T
+    return matrix_table(path, request, matrix, features, rows if features is not None else None)
+
+
+def _names_beside(path: Path, stems: Sequence[str]) -> list[str] | None:
+    """The first cells of the lines of a file of names beside a matrix, if there is one."""
+    for stem in stems:
+        for ending in (".tsv", ".tsv.gz"):
+            file = path.with_name(stem + ending)
+            if file.exists():
+                data = (
+                    gzip.decompress(file.read_bytes())
+                    if ending.endswith("gz")
+                    else (file.read_bytes())
+                )
+                return [line.split("\t")[0] for line in data.decode().splitlines()]
+    return None
+
+
+def open_h5ad(path: Path, request: Request) -> Table:
+    """An AnnData file: its X, or a layer of it."""
+    request.refuse(path, "an AnnData file", (*_OPTIONS, "layer", "label_column"))
+    need("h5py")
+    with (
+        damage_named(f"{path} is not an AnnData file, or is cut short or damaged"),
+        import_module("h5py").File(path) as file,
+    ):
+        layers = list(file.get("layers", ()))
+        if "X" not in file if request.layer is None else request.layer not in layers:
+            wanted = "X" if request.layer is None else f"layer {request.layer!r}"
+            raise InputError(f"{path} has no {wanted}: its layers are {layers}, set layer=")
+        matrix = _h5ad_matrix(file["X"] if request.layer is None else file["layers"][request.layer])
+        names, ids = (
+            _h5ad_column(file[axis], file[axis].attrs["_index"]) for axis in ("var", "obs")
+        )
+        wanted = request.label_column or ()
+        labels = {}
+        for name in [wanted] if isinstance(wanted, str) else map(str, wanted):
+            if name not in file["obs"]:
+                raise InputError(
+                    f"{path} has no column {name!r} in obs: it has {list(file['obs'])}"
+                )
+            labels[name] = _h5ad_column(file["obs"], name)
+    return matrix_table(path, replace(request, label_column=None), matrix, names, ids, labels)
+
+
+def _h5ad_matrix(part: Any) -> Any:
+    """A dense matrix, or a sparse one by rows or columns."""
+    if hasattr(part, "shape"):
+        return part[:]
+    sparse = import_module("scipy.sparse")
+    kind = {"csr_matrix": sparse.csr_array, "csc_matrix": sparse.csc_array}
+    parts = tuple(part[name][:] for name in ("data", "indices", "indptr"))
+    matrix = kind[part.attrs["encoding-type"]](parts, shape=tuple(part.attrs["shape"]))
+    matrix.check_format(full_check=True)  # compiled code trusts what is checked here
+    return matrix
+
+
+def _h5ad_column(group: Any, name: str) -> list[str]:
+    """The values of a column of a table, which may be a category, as texts."""
+    column = group[name]
+    if hasattr(column, "shape"):
+        return [v.decode() if isinstance(v, bytes) else str(v) for v in column[:].tolist()]
+    categories = _h5ad_column(column, "categories" if "categories" in column else "values")
+    codes = column["codes"][:].tolist() if "codes" in column else range(len(categories))
+    return ["" if code < 0 else categories[code] for code in codes]
+
+
+def pairs_table(reader: Any, request: Request) -> Table:
+    """Pairs of a row and a column, one per line. Rows and columns are in the order they come."""
+    request.refuse(
+        reader.path, "pairs", ("columns", "drop", "codes", "sep", "header", "encoding", "pairs")
+    )
+    if reader.header.n_cells != 2:
+        raise InputError(
+            f"{reader.path} must have two columns to be read as pairs of a row and a column, got "
+            f"{reader.header.n_cells:,}"
+        )
+    ids: dict[str, int] = {}
+    names: dict[str, int] = {}
+    places: list[tuple[int, int]] = []
+    for part, _ in reader.parts():
+        for row, column in zip(*part.texts(), strict=True):
+            places.append((ids.setdefault(row, len(ids)), names.setdefault(column, len(names))))
+    if not places:
+        raise InputError(f"{reader.path} has no rows")
+    rows, columns = np.array(places).T
+    ones = np.ones(len(places), dtype=np.uint8)
+    sparse = import_module("scipy.sparse")
+    matrix = sparse.coo_array((ones, (rows, columns)), shape=(len(ids), len(names))).tocsr()
+    matrix.data[:] = 1  # a pair that comes twice is 1 too
+    return matrix_table(reader.path, request, matrix, list(names), list(ids))
+
+
+def matrix_table(
+    path: Path, request: Request, matrix: Any, names: Sequence[str] | None,
+    ids: Sequence[str] | None, labels: Mapping[str, list[str]] | None = None,
+) -> Table:  # fmt: skip
+    """A matrix in memory, perhaps with names of its columns and rows."""
+    m, n = matrix.shape
+    roles = request.roles(path, n, names)
+    if ids is not None:
+        all_names = (*(names or map(str, range(n))), "id")
+        roles = replace(roles, id=n, all_names=all_names)
+    above = request.binarize
+    if request.codes is not None and above is None:
+        above = request.codes.above
+    codes = None if above is None else Codes(above=above)
+
+    def whole() -> Loaded:
+        chosen = matrix
+        if list(roles.features) != list(range(n)):
+            chosen = _by_columns(matrix, roles.features)
+        try:
+            rows = BitMatrix.from_dense(chosen, binarize=above, missing=True)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+        rows.feature_names, rows.codes = roles.names, codes
+        return Loaded(rows, None if ids is None else list(ids), labels or {})
+
+    return Table(path, path.stat().st_size if path.exists() else 0, roles, whole=whole, n_rows=m)
+
+
+def _by_columns(matrix: Any, columns: Sequence[int]) -> Any:
+    """Some columns of a matrix, in this order."""
+    if hasattr(matrix, "tocsc"):
+        return matrix.tocsc()[:, list(columns)]
+    return np.asarray(matrix)[:, list(columns)]
