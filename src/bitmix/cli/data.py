@@ -73,6 +73,9 @@ class Reading:
     pairs: Annotated[
         bool, typer.Option("--pairs", help="Each line of a text is a row and a column that is 1.")
     ] = False
+    smiles_column: Annotated[
+        str | None, typer.Option(help="Column of molecules, which become fingerprints (RDKit).")
+    ] = None
     format: Annotated[
         TextFormat, typer.Option(help="Format of standard input, which is read if the file is -.")
     ] = TextFormat.csv
@@ -110,7 +113,16 @@ class Reading:
         return self.open(path, **of_model)
 
 
-FILE_OPTIONS = ("id_column", "sep", "header", "encoding", "transpose", "layer", "pairs")
+FILE_OPTIONS = (
+    "id_column",
+    "sep",
+    "header",
+    "encoding",
+    "transpose",
+    "layer",
+    "pairs",
+    "smiles_column",
+)
 """Options about a file that its model does not keep."""
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "blank": " ", "comma": ",", "semicolon": ";"}
 

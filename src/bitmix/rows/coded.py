@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bitmix.errors import InputError
+from bitmix.errors import InputError, NotPlainError
 from bitmix.kernels.bits import WORD, Words, words_for
 from bitmix.rows.cells import MISSING, Numbers, Seen, Vocabulary, number_columns, text_of
-from bitmix.rows.codes import Codes, Encoder, UnreadCell
+from bitmix.rows.codes import PLAIN, Codes, Encoder, UnreadCell
 from bitmix.rows.convert import Origin, all_known, block_spans, source
 from bitmix.rows.learn import Advice, Unreadable, Wishes, learn
 from bitmix.support.extras import need
@@ -96,6 +96,25 @@ def _located(
             place = part.place(row, columns[i])
             return InputError(f"{name} must hold 0 and 1, got {shown} at {place}: {remedy}")
     raise AssertionError("no cell has the value")
+
+
+class PlainReader:
+    """Reads texts of 0 and 1, true and false, and missing cells."""
+
+    def __init__(self, n_columns: int, name: str) -> None:
+        codes = Codes((PLAIN,) * n_columns)
+        self._vocabulary, self._name = codes.vocabulary, name
+        self._encoder = Encoder(codes, self._vocabulary)
+
+    def words(self, part: Part) -> tuple[Words, Words | None]:
+        """Packed rows and packed known cells. Raises NotPlainError for any other text."""
+        try:
+            return self._encoder.words(part.numbers(self._vocabulary))
+        except UnreadCell as cell:
+            value, place = part.value(cell.row, cell.column), part.place(cell.row, cell.column)
+            raise NotPlainError(
+                f"{self._name} must hold 0 and 1, got {value!r} at {place}: write 0 and 1"
+            ) from None
 
 
 def encode(part: Part, encoder: Encoder, vocabulary: Vocabulary, name: str) -> tuple[Words, Any]:

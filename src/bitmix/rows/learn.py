@@ -254,8 +254,9 @@ class _Table:
         if numbers and (len(texts) > MAX_ITEM_VALUES or advice.is_count(column)):
             return Unreadable(column, value, advice.many(column, texts[-1]))
         if plain and len(odd) == 1:
-            both = f"{advice.missing(value)}, {advice.ones(value)}"
-            return Unreadable(column, value, f"{both}, or {advice.drop(column)}")
+            ways = [advice.missing(value), advice.ones(value)]
+            ways += [advice.items(column)] if len(texts) > 2 else []
+            return Unreadable(column, value, f"{', '.join(ways)}, or {advice.drop(column)}")
         return Unreadable(
             column, value,
             f"its values are {shown(texts)}: {advice.items(column)}, {advice.ones(texts[-1])}, "

@@ -11,6 +11,7 @@ from bitmix.rows.files.arrow import open_arrow, open_parquet
 from bitmix.rows.files.bits import open_bits
 from bitmix.rows.files.fps import fps_table, open_fps
 from bitmix.rows.files.lines import check_encoding, piped
+from bitmix.rows.files.molecules import open_smi
 from bitmix.rows.files.request import Request
 from bitmix.rows.files.sparse import open_h5ad, open_mtx
 from bitmix.rows.files.store import open_zarr
@@ -40,6 +41,7 @@ FORMATS: dict[str, Callable[[Path, Request], Table]] = {
     ".mtx": open_mtx,
     ".mtx.gz": open_mtx,
     ".h5ad": open_h5ad,
+    ".smi": open_smi,
     ".fps": open_fps,
     ".fps.gz": open_fps,
     ".zarr": open_zarr,

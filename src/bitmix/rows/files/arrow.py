@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bitmix.errors import InputError, NotPlainError
+from bitmix.errors import InputError
 from bitmix.kernels.bits import Words
 from bitmix.rows import convert
 from bitmix.rows.cells import Numbers, Vocabulary
-from bitmix.rows.coded import Columns
+from bitmix.rows.coded import Columns, PlainReader
 from bitmix.rows.codes import Codes
 from bitmix.rows.convert import Origin, octets_to_words, pack_cells, spans
 from bitmix.rows.files.request import Request, Roles
@@ -135,7 +135,7 @@ class BatchPart:
 
     def plain(self) -> tuple[Words, Words | None]:
         if not self.numeric:
-            raise NotPlainError(f"{self.origin.name} must hold 0 and 1, but has columns of text")
+            return PlainReader(len(self.roles.features), self.origin.name).words(self)
         cells = columns_to_cells(self._columns.columns)
         return pack_cells(cells, self.origin, self.first_row, missing=True)
 

@@ -71,8 +71,8 @@ def open_h5ad(path: Path, request: Request) -> Table:
     ):
         layers = list(file.get("layers", ()))
         if "X" not in file if request.layer is None else request.layer not in layers:
-            wanted = "X" if request.layer is None else f"layer {request.layer!r}"
-            raise InputError(f"{path} has no {wanted}: its layers are {layers}, set layer=")
+            absent = "X" if request.layer is None else f"layer {request.layer!r}"
+            raise InputError(f"{path} has no {absent}: its layers are {layers}, set layer=")
         matrix = _h5ad_matrix(file["X"] if request.layer is None else file["layers"][request.layer])
         names, ids = (
             _h5ad_column(file[axis], file[axis].attrs["_index"]) for axis in ("var", "obs")
@@ -122,6 +122,8 @@ def pairs_table(reader: Any, request: Request) -> Table:
         )
     ids: dict[str, int] = {}
     names: dict[str, int] = {}
+    if request.codes is not None:  # a column of the model that is not in the file has no 1
+        names = {str(name): i for i, name in enumerate(request.columns or ())}
     places: list[tuple[int, int]] = []
     for part, _ in reader.parts():
         for row, column in zip(*part.texts(), strict=True):

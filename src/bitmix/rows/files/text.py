@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bitmix.errors import ColumnWarning, InputError, NotPlainError
+from bitmix.errors import ColumnWarning, InputError
 from bitmix.kernels.bits import Words, pack
 from bitmix.rows.cells import Numbers, Vocabulary, as_number, is_missing, number_columns, text_of
-from bitmix.rows.codes import KNOWN, PLAIN, Codes, Encoder, UnreadCell
+from bitmix.rows.coded import PlainReader
+from bitmix.rows.codes import KNOWN
 from bitmix.rows.files.lines import Lines, check_encoding, split
+from bitmix.rows.files.molecules import smiles_table
 from bitmix.rows.files.request import Request, Roles, find
 from bitmix.rows.files.sparse import pairs_table
 from bitmix.rows.files.table import Parts, Table, make_table
@@ -39,6 +41,7 @@ _ROARY = {
 _OPTIONS = (
     "columns", "drop", "id_column", "label_column", "weight_column", "one_values", "items",
     "missing", "filled", "binarize", "codes", "sep", "header", "encoding", "transpose", "pairs",
+    "smiles_column", "fingerprint",
 )  # fmt: skip
 
 
@@ -68,6 +71,8 @@ def text_table(lines: Lines, separator: str, request: Request) -> Table:
     path = lines.path
     request.refuse(path, "a text table", _OPTIONS)
     header = read_header(lines, separator, request)
+    if request.smiles_column is not None:
+        return smiles_table(Reader(lines, header, Roles((0,))), request)
     if request.pairs:
         return pairs_table(Reader(lines, header, Roles((0, 1))), request)
     if request.transpose:
@@ -239,11 +244,9 @@ class Reader:
         return np.frombuffer(line.encode(), dtype=np.uint8), fixed
 
     @cached_property
-    def encoder(self) -> tuple[Encoder, Vocabulary]:
+    def plain(self) -> PlainReader:
         """Reads 0 and 1 that are spelled in other ways, and missing cells."""
-        codes = Codes((PLAIN,) * len(self.roles.features))
-        vocabulary = codes.vocabulary
-        return Encoder(codes, vocabulary), vocabulary
+        return PlainReader(len(self.roles.features), str(self.path))
 
     @cached_property
     def used(self) -> list[int]:
@@ -291,14 +294,7 @@ class TextPart:
         words = self._digits()
         if words is not None:
             return words, None
-        encoder, vocabulary = self._reader.encoder
-        try:
-            return encoder.words(self.numbers(vocabulary))
-        except UnreadCell as cell:
-            value, place = self.value(cell.row, cell.column), self.place(cell.row, cell.column)
-            raise NotPlainError(
-                f"{self._reader.path} must hold 0 and 1, got {value!r} at {place}: write 0 and 1"
-            ) from None
+        return self._reader.plain.words(self)
 
     def numbers(self, vocabulary: Vocabulary) -> Numbers:
         return number_columns(self._columns[: len(self._reader.roles.features)], vocabulary)
