@@ -1,21 +1,27 @@
 """Files that list the cells that are not 0: Matrix Market, AnnData, and pairs of names."""
 
 import gzip
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bitmix.errors import InputError
+from bitmix.errors import FileFormatError, InputError
+from bitmix.rows.cells import as_number
 from bitmix.rows.codes import Codes
+from bitmix.rows.files.arrays import check_sparse_shape
+from bitmix.rows.files.lines import Lines
 from bitmix.rows.files.request import Request
 from bitmix.rows.files.table import Loaded, Table, damage_named
 from bitmix.rows.packed import BitMatrix
 from bitmix.support.extras import need
 
+_FREE_CELLS, _CELLS_PER_BYTE = 1 << 28, 1 << 16  # more than any codec packs into a byte
 _OPTIONS = ("columns", "drop", "binarize", "codes")
 
 
@@ -25,12 +31,7 @@ def open_mtx(path: Path, request: Request) -> Table:
     Beside features.tsv (or genes.tsv) and barcodes.tsv its lines are features, and it is turned.
     """
     request.refuse(path, "a Matrix Market file", (*_OPTIONS, "transpose"))
-    from scipy.io import mmread
-
-    with damage_named(f"{path} is not a Matrix Market file, or is cut short or damaged"):
-        matrix = mmread(path)
-    if not hasattr(matrix, "tocsr"):
-        matrix = import_module("scipy.sparse").coo_array(matrix)
+    matrix = _read_mtx(path)
     features, rows = _names_beside(path, ("features", "genes")), _names_beside(path, ("barcodes",))
     turned = bool(request.transpose)
     if features is not None and rows is not None:
@@ -44,6 +45,94 @@ def open_mtx(path: Path, request: Request) -> Table:
     if turned:
         matrix = matrix.T
     return matrix_table(path, request, matrix, features, rows if features is not None else None)
+
+
+def _read_mtx(path: Path) -> Any:
+    """The entries of a Matrix Market file. SciPy's reader can write past its memory."""
+    first, line, size = b"", 0, None
+    places, values = [], []
+    for block, _ in Lines(path).blocks():
+        while size is None and block:
+            text, _, block = block.partition(b"\n")
+            line += 1
+            first = first or text
+            if not text.startswith(b"%") and text.strip():
+                size = _mtx_size(path, first, text, line)
+        if not block:
+            continue
+        assert size is not None
+        numbers = _mtx_numbers(path, block, line, size)
+        line += block.count(b"\n")
+        places.append(numbers[:, :2].astype(np.int64) - 1)
+        values.append(np.ones(len(numbers)) if size.pattern else numbers[:, 2])
+    if size is None:
+        raise FileFormatError(f"{path} is not a Matrix Market file, or is cut short")
+    found = sum(map(len, values))
+    if found != size.entries:
+        raise FileFormatError(
+            f"{path} is damaged or cut short: it claims {size.entries:,} entries and has {found:,}"
+        )
+    sparse = import_module("scipy.sparse")
+    rows, columns = np.concatenate([*places, np.empty((0, 2), dtype=np.int64)]).T
+    entries = np.concatenate([*values, np.empty(0)])
+    return sparse.coo_array((entries, (rows, columns)), shape=(size.m, size.n))
+
+
+@dataclass(frozen=True)
+class _Size:
+    """What the first lines of a Matrix Market file say."""
+
+    m: int
+    n: int
+    entries: int
+    pattern: bool
+
+
+def _mtx_size(path: Path, first: bytes, text: bytes, line: int) -> _Size:
+    words = first.decode(errors="replace").lower().split()
+    if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
+        raise FileFormatError(f"{path} is not a Matrix Market file: its first line does not say so")
+    form, field, symmetry = words[2:]
+    kinds = ("integer", "real", "pattern")
+    if (form, symmetry) != ("coordinate", "general") or field not in kinds:
+        raise InputError(
+            f"{path} must be 'coordinate' entries of {', '.join(kinds)}, 'general', got "
+            f"{form} {field} {symmetry}"
+        )
+    numbers = text.split()
+    if len(numbers) != 3 or not all(number.isdigit() and len(number) < 19 for number in numbers):
+        raise FileFormatError(f"{path}, line {line:,}: rows, columns and entries are needed")
+    m, n, entries = map(int, numbers)
+    if min(m, n) == 0:
+        raise InputError(f"{path} must have rows and columns, got {m} × {n}")
+    check_sparse_shape(path, m, n, entries)
+    return _Size(m, n, entries, field == "pattern")
+
+
+def _mtx_numbers(path: Path, block: bytes, line: int, size: _Size) -> NDArray[np.float64]:
+    """The numbers of some lines: row, column and perhaps value."""
+    width = 2 if size.pattern else 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)  # NumPy's word for a text that is none
+        try:
+            numbers = np.fromstring(block.decode("ascii"), sep=" ").reshape(-1, width)
+        except (ValueError, DeprecationWarning):
+            numbers = np.empty((0, width))
+    inside = (numbers[:, :2] >= 1) & (numbers[:, :2] <= (size.m, size.n))
+    whole = numbers[:, :2] == np.floor(numbers[:, :2])
+    if len(numbers) != block.count(b"\n") or not (inside & whole).all():
+        for number, text in enumerate(block.split(b"\n")[:-1], line + 1):
+            cells = text.decode(errors="replace").split()
+            places = [int(cell) if cell.isdecimal() else 0 for cell in cells[:2]]
+            right = len(cells) == width and 1 <= places[0] <= size.m and 1 <= places[1] <= size.n
+            if not right or (width == 3 and as_number(cells[2]) is None):
+                raise InputError(
+                    f"{path} must have a row of 1 … {size.m:,} and a column of 1 … {size.n:,}"
+                    f"{'' if size.pattern else ' and a number'} per line, got {' '.join(cells)!r} "
+                    f"at line {number:,}"
+                )
+        raise InputError(f"{path} has lines with other numbers than entries after line {line:,}")
+    return numbers
 
 
 def _names_beside(path: Path, stems: Sequence[str]) -> list[str] | None:
@@ -73,7 +162,9 @@ def open_h5ad(path: Path, request: Request) -> Table:
         if "X" not in file if request.layer is None else request.layer not in layers:
             absent = "X" if request.layer is None else f"layer {request.layer!r}"
             raise InputError(f"{path} has no {absent}: its layers are {layers}, set layer=")
-        matrix = _h5ad_matrix(file["X"] if request.layer is None else file["layers"][request.layer])
+        matrix = _h5ad_matrix(
+            path, file["X"] if request.layer is None else file["layers"][request.layer]
+        )
         names, ids = (
             _h5ad_column(file[axis], file[axis].attrs["_index"]) for axis in ("var", "obs")
         )
@@ -88,10 +179,14 @@ def open_h5ad(path: Path, request: Request) -> Table:
     return matrix_table(path, replace(request, label_column=None), matrix, names, ids, labels)
 
 
-def _h5ad_matrix(part: Any) -> Any:
+def _h5ad_matrix(path: Path, part: Any) -> Any:
     """A dense matrix, or a sparse one by rows or columns."""
     if hasattr(part, "shape"):
+        if part.size > max(_FREE_CELLS, path.stat().st_size * _CELLS_PER_BYTE):
+            raise FileFormatError(f"{path} is damaged: it claims an array of {part.shape}")
         return part[:]
+    m, n = map(int, part.attrs["shape"])
+    check_sparse_shape(path, m, n, len(part["data"]))
     sparse = import_module("scipy.sparse")
     kind = {"csr_matrix": sparse.csr_array, "csc_matrix": sparse.csc_array}
     parts = tuple(part[name][:] for name in ("data", "indices", "indptr"))

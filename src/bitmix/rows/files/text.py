@@ -95,13 +95,15 @@ def _features_in_rows(lines: Lines, header: Header, request: Request) -> Table:
         roles = Roles(features, None)
         if request.id_column is not None:
             column = find(request.id_column, None, header.n_cells, str(lines.path), "id_column")
-            roles = Roles([i for i in features if i != column], None, column)
+            roles = Roles([i for i in features if i != column] or features, None, column)
     else:
         first = names[0] if request.id_column is None else request.id_column
         column = find(first, names, header.n_cells, str(lines.path), "id_column")
         known = {column, *(i for i, name in enumerate(names) if name in _ROARY)}
         left_out = {names[i]: "about the genes" for i in sorted(known - {column})}
         rows = [i for i in range(header.n_cells) if i not in known]
+        if not rows:
+            raise InputError(f"{lines.path} has no columns but {names[column]!r}: rows are needed")
         roles = Roles(rows, tuple(names[i] for i in rows), column, left_out=left_out)
         if left_out:
             request = replace(request, filled=True)
