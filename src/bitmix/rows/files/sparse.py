@@ -63,8 +63,9 @@ def _read_mtx(path: Path) -> Any:
         assert size is not None
         numbers = _mtx_numbers(path, block, line, size)
         line += block.count(b"\n")
-        places.append(numbers[:, :2].astype(np.int64) - 1)
-        values.append(np.ones(len(numbers)) if size.pattern else numbers[:, 2])
+        places.append(np.array([column.astype(np.int32) - 1 for column in numbers[:2]]))
+        ones = np.ones(len(numbers[0]), dtype=np.uint8)
+        values.append(ones if size.pattern else numbers[2])
     if size is None:
         raise FileFormatError(f"{path} is not a Matrix Market file, or is cut short")
     found = sum(map(len, values))
@@ -73,8 +74,8 @@ def _read_mtx(path: Path) -> Any:
             f"{path} is damaged or cut short: it claims {size.entries:,} entries and has {found:,}"
         )
     sparse = import_module("scipy.sparse")
-    rows, columns = np.concatenate([*places, np.empty((0, 2), dtype=np.int64)]).T
-    entries = np.concatenate([*values, np.empty(0)])
+    rows, columns = np.concatenate([*places, np.empty((2, 0), dtype=np.int32)], axis=1)
+    entries = np.concatenate([*values, np.empty(0, dtype=np.uint8)])
     return sparse.coo_array((entries, (rows, columns)), shape=(size.m, size.n))
 
 
@@ -109,8 +110,43 @@ def _mtx_size(path: Path, first: bytes, text: bytes, line: int) -> _Size:
     return _Size(m, n, entries, field == "pattern")
 
 
-def _mtx_numbers(path: Path, block: bytes, line: int, size: _Size) -> NDArray[np.float64]:
-    """The numbers of some lines: row, column and perhaps value."""
+def _mtx_numbers(path: Path, block: bytes, line: int, size: _Size) -> Sequence[NDArray[Any]]:
+    """The rows, columns and perhaps values of some lines."""
+    quick = _by_pyarrow(block, 2 if size.pattern else 3)
+    if quick is not None:
+        inside = [
+            column.min() >= 1 and column.max() <= end
+            for column, end in zip(quick, (size.m, size.n), strict=False)
+        ]
+        if all(inside) and len(quick[0]) == block.count(b"\n"):
+            return quick
+    return _mtx_numbers_slowly(path, block, line, size)
+
+
+def _by_pyarrow(block: bytes, width: int) -> Sequence[NDArray[Any]] | None:
+    """The columns of lines with one blank between numbers; None if there is anything else."""
+    try:
+        import pyarrow as pa
+        from pyarrow import csv
+    except ModuleNotFoundError:
+        return None
+    types = {"row": pa.int32(), "column": pa.int32(), "value": pa.float64()}
+    names = list(types)[:width]
+    try:
+        table = csv.read_csv(
+            pa.BufferReader(block), csv.ReadOptions(column_names=names),
+            csv.ParseOptions(delimiter=" ", quote_char=False),
+            csv.ConvertOptions(column_types={name: types[name] for name in names}, null_values=[]),
+        )  # fmt: skip
+    except (pa.ArrowInvalid, pa.ArrowKeyError):
+        return None
+    return [table.column(name).to_numpy() for name in names]
+
+
+def _mtx_numbers_slowly(
+    path: Path, block: bytes, line: int, size: _Size
+) -> Sequence[NDArray[np.float64]]:
+    """The same for lines with any blanks, and the place of what is wrong."""
     width = 2 if size.pattern else 3
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)  # NumPy's word for a text that is none
@@ -132,7 +168,7 @@ def _mtx_numbers(path: Path, block: bytes, line: int, size: _Size) -> NDArray[np
                     f"at line {number:,}"
                 )
         raise InputError(f"{path} has lines with other numbers than entries after line {line:,}")
-    return numbers
+    return list(numbers.T)
 
 
 def _names_beside(path: Path, stems: Sequence[str]) -> list[str] | None:
