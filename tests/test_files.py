@@ -135,6 +135,9 @@ WRITERS = {
     "spaces.csv": lambda p, b: write_text(p, ",", b, cells=[" 0", "1 "]),
     "quotes.csv": lambda p, b: write_text(p, ",", b, cells=['"0"', '"1"']),
     "plain.tsv": lambda p, b: write_text(p, "\t", b),
+    "semicolons.txt": lambda p, b: write_text(p, ";", b),
+    "packed.txt.gz": lambda p, b: write_text(p, "\t", b),
+    "bare.data": lambda p, b: write_text(p, " ", b, header=False),
     "packed.csv.gz": lambda p, b: write_text(p, ",", b),
     "packed.tsv.gz": lambda p, b: write_text(p, "\t", b),
     "mark.csv": lambda p, b: frame(b).to_csv(p, index=False, encoding="utf-8-sig"),
@@ -162,12 +165,13 @@ NAMELESS = (".npy", ".npz", ".fps", ".fps.gz", ".zarr")
 
 def has_names(name):
     return ending(Path(name)) not in NAMELESS and name not in (
-        "bits.bits", "bare.csv", "bare-floats.csv", "packed.parquet",
+        "bits.bits", "bare.csv", "bare-floats.csv", "packed.parquet", "bare.data",
     )  # fmt: skip
 
 
 def test_every_ending_is_tested():
-    assert {ending(Path(name)) for name in WRITERS} == set(FORMATS)
+    elsewhere = {".rtab", ".rtab.gz", ".mtx", ".mtx.gz", ".h5ad", ".smi"}  # in test_tables
+    assert {ending(Path(name)) for name in WRITERS} | elsewhere == set(FORMATS)
 
 
 @pytest.mark.parametrize("name", WRITERS)

@@ -4,10 +4,12 @@ Every file is made here and compared with the array that it was made from, bit f
 """
 
 import gzip
+import importlib.util
 import io
 import json
 import os
 import re
+import shlex
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -413,7 +415,7 @@ def test_matrix_market(bits, tmp_path):
     np.testing.assert_array_equal(loaded.rows.to_dense(), bits)
     assert loaded.rows.feature_names == tuple(names())
     assert loaded.ids == barcodes.split()
-    with pytest.raises(InputError, match=r"matrix\.mtx: X must hold 0 and 1, got 3 at row"):
+    with pytest.raises(InputError, match=r"matrix\.mtx: X must hold 0 and 1, got 3.0 at row"):
         open_table(folder / "matrix.mtx").read()
     (folder / "features.tsv").write_text("a\nb\n")
     with pytest.raises(InputError, match="name 2 features and 90 rows"):
@@ -567,6 +569,41 @@ def test_the_command_line_from_a_table_to_labels(bits, gaps, tmp_path):
     assert from_bits == labels
     written = bitmix("fit", path, "-k", "2", *options, "--report", tmp_path / "r.html")
     assert written.returncode == 0, written.stderr
+
+
+@pytest.mark.filterwarnings("ignore::bitmix.errors.BitmixWarning")
+def test_every_command_of_the_page_works(bits, tmp_path, monkeypatch):
+    """The page "Your file": a file of each kind is made, and its command run."""
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[1] / "docs" / "your_file.rst").read_text()
+    commands = [shlex.split(line)[1:] for line in re.findall(r"^    (bitmix fit .*)$", page, re.M)]
+    words(bits, ("1", "2")).to_csv("answers.csv")
+    scale = np.array(["1 Extremely well", "2 Quite well", "3 Not well"], dtype=object)
+    cells = np.random.default_rng(5).integers(3, size=(M, 3))
+    pd.DataFrame(scale[cells], columns=["MORAL", "CARES", "SMART"]).to_csv("scales.csv")
+    words(bits, ("0", "1")).value_counts().rename("n").reset_index().to_csv(
+        "patterns.csv", index=False
+    )
+    coded = words(bits.astype(int), ("0", "1"), np.eye(M, N) == 1, "-9")
+    coded.assign(age=30, party="a", sex="b").to_csv("coded.csv", index=False)
+    table = pd.DataFrame(bits.T, index=pd.Index(names(), name="Gene")).add_prefix("s")
+    table.to_csv("genes.Rtab", sep="\t")
+    table.replace(0, "").to_csv("gene_presence_absence.csv")
+    table.mask((table == 0) & (np.eye(N, M) == 1), 3).to_csv("mutations.csv")
+    scipy.io.mmwrite("matrix.mtx", scipy.sparse.coo_array(bits * 3))
+    np.save("vectors.npy", bits)
+    Path("prints.fps").write_text("".join(f"{i % 4:02x}\tm{i}\n" for i in range(20)))
+    Path("drugs.smi").write_text("CCO a\nCCN b\nc1ccccc1 c\n")
+    Path("drugs.csv").write_text("name,smiles\na,CCO\nb,CCN\nc,c1ccccc1\n")
+    Path("clicks.csv").write_text("".join(f"u{i},p{j}\n" for i, j in np.argwhere(bits)))
+    absent = {"cells.h5ad"}  # see `test_anndata_files`
+    if importlib.util.find_spec("rdkit") is None:
+        absent |= {"drugs.smi", "drugs.csv"}
+    assert len(commands) > 10
+    for command in commands:
+        if command[1] not in absent:
+            done = bitmix(*command, "--quiet")
+            assert done.returncode == 0, (command, done.stderr)
 
 
 REAL = {
