@@ -129,6 +129,26 @@ def test_numbers_of_arrays_are_read_by_codes(bits, gaps, tmp_path):
         open_table(tmp_path / "codes.npy").read()
 
 
+def test_counts_above_a_threshold(bits, gaps, tmp_path):
+    """The same from text, Parquet, arrays and in Python; the model keeps the threshold."""
+    counts = np.where(gaps, np.nan, bits * 7.5 + np.arange(M)[:, None] / M)
+    table = pd.DataFrame(counts, columns=names())
+    table.to_csv(tmp_path / "x.csv", index=False)
+    table.to_parquet(tmp_path / "x.parquet")
+    np.save(tmp_path / "x.npy", counts)
+    paths = sorted(tmp_path.iterdir())
+    for path in paths:
+        rows = open_table(path, binarize=5).read()
+        np.testing.assert_array_equal(dense(rows), expected(bits, gaps))
+    for source in paths:
+        model = tmp_path / "m.model"
+        options = ["--binarize", "5", "-k", "2", "--noise-model", "cell", "--force"]
+        assert bitmix("fit", source, *options, "-o", model).returncode == 0
+        said = {bitmix("predict", model, path, "-o", "-").stdout for path in paths}
+        assert len(said) == 1
+        assert len(said.pop().splitlines()) == M + 1
+
+
 @pytest.mark.parametrize("missing", ["", "NA", "NaN", "null", ".", "?", "-9", "99", "n/a", "3"])
 def test_missing_codes(missing, bits, gaps, tmp_path):
     path = tmp_path / "x.csv"

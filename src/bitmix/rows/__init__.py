@@ -39,7 +39,8 @@ def as_rows(
     if is_dask(X) or getattr(type(X), "remote", False) is True:
         from bitmix.rows.cluster import ClusterRows
 
-        if codes is not None and (isinstance(codes, Codes) or codes.concern_values):
+        coded = codes.concern_values if isinstance(codes, Wishes) else codes and codes.columns
+        if coded and is_dask(X):
             raise InputError(
                 "X is on a cluster, where it must hold 0 and 1: write it as bits first, with "
                 "bitmix convert or by .map_partitions"

@@ -72,6 +72,13 @@ class Request:
             object.__setattr__(self, name, tuple(map(text_of, values)))
 
     @property
+    def threshold(self) -> float | None:
+        """The number above which numbers are 1, as the user or the model says."""
+        if self.binarize is None and self.codes is not None:
+            return self.codes.above
+        return self.binarize
+
+    @property
     def bit_order(self) -> str | None:
         """The bit order of packed bytes, as the user or the model says."""
         return self.packed or (self.codes.packed if self.codes is not None else None)

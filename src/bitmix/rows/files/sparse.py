@@ -279,9 +279,7 @@ def matrix_table(
     if ids is not None:
         all_names = (*(names or map(str, range(n))), "id")
         roles = replace(roles, id=n, all_names=all_names)
-    above = request.binarize
-    if request.codes is not None and above is None:
-        above = request.codes.above
+    above = request.threshold
     codes = None if above is None else Codes(above=above)
 
     def whole() -> Loaded:

@@ -299,10 +299,10 @@ def make_table(
     """A table of cells, which are read by codes that are given or learned."""
     codes, n = request.codes, len(roles.features)
     if codes is not None:
-        if request.missing:
-            columns = codes.columns or (PLAIN,) * n
-            missing = tuple(dict.fromkeys([*codes.missing, *request.missing]))
-            codes = replace(codes, columns=columns, missing=missing)
+        missing = tuple(dict.fromkeys([*codes.missing, *request.missing]))
+        codes = replace(codes, missing=missing)
+        if missing or codes.filled or codes.above is not None:
+            codes = replace(codes, columns=codes.columns or (PLAIN,) * n)
         return Table(path, size, roles, parts, codes, **options)
     wishes = request.wishes(roles.names, n)
     table = Table(path, size, roles, parts, None, wishes, **options)
@@ -349,15 +349,22 @@ def array_table(
     roles = request.roles(path, n)
     origin = Origin(str(path), None, "write 0 and 1 in place of other values")
     everything = list(roles.features) == list(range(n))
+    above = request.threshold
 
     def parts() -> Parts:
         row = 0
         for block in blocks():
             features = block if everything else block[:, roles.features]
+            if above is not None:
+                features = np.where(np.isnan(features), np.nan, features > above)
             others = [list(map(str, block[:, i].tolist())) for i in roles.others]
             yield CellsPart(features, origin, row, others), (row + len(block)) / m
             row += len(block)
 
+    if above is not None:
+        if request.one_values or request.items or request.missing:
+            raise InputError("set binarize= or one_values=, items= and missing=, not both")
+        return Table(path, size, roles, parts, Codes(above=above), n_rows=m)
     return make_table(path, size, request, roles, parts, n_rows=m)
 
 
