@@ -124,7 +124,7 @@ def read_zarr(data: bytes, folder: Path) -> None:
 
 def slow_text(path: Path) -> np.ndarray:
     """Cell by cell, with the standard module."""
-    nothing = {"_digits": lambda *_: None, "_by_pyarrow": lambda *_: None}
+    nothing = {"_digits": lambda *_: None, "_by_pyarrow": lambda *_, **__: None}
     with mock.patch.multiple(text_files.TextPart, **nothing):
         return open_table(path).read().to_dense(np.float64)
 

@@ -329,7 +329,7 @@ def test_every_way_to_read_text_agrees(tmp_path_factory, n, m, seed, layout, cha
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text.TextPart, "_digits", lambda self: None)
         assert repr(outcome(path, **options)) == quick
-        patch.setattr(text.TextPart, "_by_pyarrow", lambda self: None)
+        patch.setattr(text.TextPart, "_by_pyarrow", lambda self, **_: None)
         assert repr(outcome(path, **options)) == quick
 
 

@@ -101,7 +101,7 @@ def test_two_values_are_read_as_0_and_1(pair, without, bits, gaps, tmp_path, mon
     if without:
         monkeypatch.setattr(text.TextPart, "_digits", lambda self: None)
     if without == "_by_pyarrow":
-        monkeypatch.setattr(text.TextPart, "_by_pyarrow", lambda self: None)
+        monkeypatch.setattr(text.TextPart, "_by_pyarrow", lambda self, **_: None)
     table = words(bits, pair, gaps, None)
     table.to_csv(tmp_path / "x.csv", index=False, na_rep="NA")
     table.to_csv(tmp_path / "x.tsv", index=False, sep="\t")

@@ -22,6 +22,8 @@ from bitmix.kernels.bits import Words, pack
 from bitmix.rows.cells import Numbers, Vocabulary, as_number, is_missing, number_columns, text_of
 from bitmix.rows.coded import PlainReader
 from bitmix.rows.codes import KNOWN
+from bitmix.rows.convert import Origin, pack_cells
+from bitmix.rows.files.arrow import columns_to_cells
 from bitmix.rows.files.lines import Lines, check_encoding, split
 from bitmix.rows.files.molecules import smiles_table
 from bitmix.rows.files.request import Request, Roles, find
@@ -30,6 +32,9 @@ from bitmix.rows.files.table import Parts, Table, make_table
 from bitmix.rows.files.transposed import transposed
 
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", " ": "blanks"}
+_ZEROS = ["0", "0.0", "false", "False", "FALSE"]
+_ONES = ["1", "1.0", "true", "True", "TRUE"]
+_MISSING = ["", "NA", "na", "NaN", "nan", "NAN", "null", "NULL", "Null"]
 _BLANKS = re.compile(rb"[ \t]+")
 _ROARY = {
     "Non-unique Gene name", "Annotation", "No. isolates", "No. sequences",
@@ -261,28 +266,47 @@ class Reader:
         edge = re.escape(self.header.separator.encode()) + rb"\n"
         return re.compile(rb'(?<![^%s])"[^"\n]*"(?=[%s])' % (edge, edge))
 
-    @cached_property
-    def pyarrow_options(self) -> dict[str, Any] | None:
-        try:
-            import pyarrow as pa
-            from pyarrow import csv as arrow_csv
-        except ModuleNotFoundError:
+    def read_by_pyarrow(self, block: bytes, *, as_bits: bool) -> Any:
+        """The columns as Arrow has them, features first; None if there are unusual cells.
+
+        Features are booleans, or else texts, each of which is stored once.
+        """
+        if not self.has_pyarrow or b"\r" in block:
             return None
-        if not self.header.separator.isascii():
+        quoted = len(self.quoted_cell.findall(block)) if b'"' in block else 0
+        if 2 * quoted != block.count(b'"'):  # readers differ in what they make of other quotes
             return None
-        texts = pa.dictionary(pa.int32(), pa.string())
-        types = {str(i): texts for i in self.roles.features}
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
+
+        feature = pa.bool_() if as_bits else pa.dictionary(pa.int32(), pa.string())
+        types = {str(i): feature for i in self.roles.features}
         types |= {str(i): pa.string() for i in self.roles.others}
-        return {
-            "read_options": arrow_csv.ReadOptions(
-                column_names=[str(i) for i in range(self.header.n_cells)], block_size=1 << 30,
-            ),
-            "parse_options": arrow_csv.ParseOptions(delimiter=self.header.separator),
-            "convert_options": arrow_csv.ConvertOptions(
-                column_types=types, include_columns=list(types), null_values=[],
-                strings_can_be_null=False,
-            ),
-        }  # fmt: skip
+        names = [str(i) for i in range(self.header.n_cells)]
+        try:
+            table = arrow_csv.read_csv(
+                pa.BufferReader(block),
+                arrow_csv.ReadOptions(column_names=names, block_size=1 << 30),
+                arrow_csv.ParseOptions(delimiter=self.header.separator),
+                arrow_csv.ConvertOptions(
+                    column_types=types, include_columns=list(types), true_values=_ONES,
+                    false_values=_ZEROS, null_values=_MISSING if as_bits else [],
+                    strings_can_be_null=False,
+                ),
+            )  # fmt: skip
+        except pa.ArrowInvalid:
+            return None
+        if table.num_rows != block.count(b"\n"):
+            return None
+        return [table.column(str(i)).combine_chunks() for i in self.used]
+
+    @cached_property
+    def has_pyarrow(self) -> bool:
+        try:
+            import pyarrow.csv  # noqa: F401
+        except ModuleNotFoundError:
+            return False
+        return self.header.separator.isascii()
 
 
 class TextPart:
@@ -296,7 +320,7 @@ class TextPart:
         words = self._digits()
         if words is not None:
             return words, None
-        return self._reader.plain.words(self)
+        return self._booleans() or self._reader.plain.words(self)
 
     def numbers(self, vocabulary: Vocabulary) -> Numbers:
         return number_columns(self._columns[: len(self._reader.roles.features)], vocabulary)
@@ -365,24 +389,18 @@ class TextPart:
         columns = self._by_pyarrow()
         return self._by_csv() if columns is None else columns
 
-    def _by_pyarrow(self) -> list[Any] | None:
-        """Cells that are quoted as usual; None if there are others, or without pyarrow."""
-        block, options = self._block, self._reader.pyarrow_options
-        if options is None or b"\r" in block:
-            return None
-        quoted = len(self._reader.quoted_cell.findall(block)) if b'"' in block else 0
-        if 2 * quoted != block.count(b'"'):  # readers differ in what they make of other quotes
-            return None
-        import pyarrow as pa
-        from pyarrow import csv as arrow_csv
+    def _by_pyarrow(self, *, as_bits: bool = False) -> list[Any] | None:
+        return self._reader.read_by_pyarrow(self._block, as_bits=as_bits)
 
-        try:
-            table = arrow_csv.read_csv(pa.BufferReader(block), **options)
-        except pa.ArrowInvalid:
+    def _booleans(self) -> tuple[Words, Words | None] | None:
+        """Usual spellings of 0, 1 and missing cells, by pyarrow; None if there are others."""
+        columns = self._by_pyarrow(as_bits=True)
+        if columns is None:
             return None
-        if table.num_rows != block.count(b"\n"):
-            return None
-        return [table.column(str(i)) for i in self._reader.used]
+        n = len(self._reader.roles.features)
+        self._texts = [_stripped(column) for column in columns[n:]]
+        cells = columns_to_cells(columns[:n])
+        return pack_cells(cells, Origin(str(self._reader.path)), missing=True)
 
     def _by_csv(self) -> list[list[str]]:
         """Whatever the standard module reads, and the place of what is wrong."""
