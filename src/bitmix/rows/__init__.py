@@ -7,8 +7,7 @@ import numpy as np
 
 from bitmix.errors import CodesWarning, InputError, NotPlainError
 from bitmix.rows.coded import coded_words, learn_codes
-from bitmix.rows.codes import PLAIN, Codes
-from bitmix.rows.convert import column_names
+from bitmix.rows.codes import Codes
 from bitmix.rows.learn import Wishes
 from bitmix.rows.packed import BitMatrix
 from bitmix.rows.protocol import Layout, Rows
@@ -78,9 +77,6 @@ def _local_rows(
 def _learned(X: Any, wishes: Wishes) -> Codes:
     """The codes of a table, after a warning that says how cells are read unless the user did."""
     codes, guessed = learn_codes(X, wishes)
-    if codes is None:  # 0 and 1 as texts
-        names = column_names(X)
-        return Codes((PLAIN,) * X.shape[1], names)
     if guessed:
         warnings.warn(
             f"{'; '.join(codes.describe())}: set one_values= or items= to read it in another way",

@@ -178,8 +178,11 @@ def factor(column: Any) -> tuple[NDArray[np.integer[Any]], list[Any]]:
     if hasattr(column, "cat") and hasattr(column, "factorize"):  # a category of pandas
         return column.cat.codes.to_numpy(), list(column.cat.categories)
     if hasattr(column, "factorize"):
-        places, values = column.factorize()
-        return np.asarray(places), list(values)
+        try:
+            places, values = column.factorize()
+            return np.asarray(places), list(values)
+        except TypeError:  # a value that has no hash
+            column = column.to_numpy()
     if hasattr(column, "dictionary_encode"):
         return _factor_arrow(column)
     if column.dtype.kind in "biuf":

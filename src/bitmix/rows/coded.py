@@ -129,14 +129,17 @@ def encode(part: Part, encoder: Encoder, vocabulary: Vocabulary, name: str) -> t
         ) from None
 
 
-def learn_codes(X: Any, wishes: Wishes) -> tuple[Codes | None, bool]:
+def learn_codes(X: Any, wishes: Wishes) -> tuple[Codes, bool]:
     """The codes of an array or table in memory, and whether the user left some open."""
     (_, n), parts, names = _parts_of(X)
     kinds = [getattr(c, "dtype", getattr(c, "type", "")) for c in next(parts()).columns]
     categories = {
         i for i, kind in enumerate(kinds) if str(kind).startswith(("category", "dictionary"))
     }
-    return learn_from_parts(parts, n, wishes, Advice(names, for_file=False), categories)
+    codes, guessed = learn_from_parts(parts, n, wishes, Advice(names, for_file=False), categories)
+    if codes is None:  # 0 and 1 as texts
+        codes = Codes((PLAIN,) * n, None if names is None else tuple(names))
+    return codes, guessed
 
 
 def coded_words(X: Any, codes: Codes, *, missing: bool = True) -> tuple[Words, Words | None]:

@@ -26,7 +26,7 @@ def open_bits(path: Path, request: Request) -> Table:
     if expected is not None and expected.columns:  # the model names the table, not its bits
         request = replace(request, columns=expected.plane_names)
     roles = request.roles(path, n, file.names)
-    unchanged = list(roles.features) == list(range(n))
+    unchanged = roles.are_all(n)
     has_own_ids = file.has_ids and roles.id is None
 
     def features(words: Words) -> Words:

@@ -113,7 +113,9 @@ class Request:
         dropped = set(choose(self.drop, names, n_columns, str(path), "drop"))
         others = {*labels, *(place for place in found.values() if place is not None)}
         if self.columns is None:
-            features = [i for i in range(n_columns) if i not in others and i not in dropped]
+            features: Sequence[int] = range(n_columns)
+            if others or dropped:
+                features = [i for i in features if i not in others and i not in dropped]
             if index is not None and index != id_column:
                 features = [i for i in features if names is None or names[i] != index]
             _note_likely(path, names, features)
@@ -129,14 +131,17 @@ class Request:
         if not features:
             raise InputError(f"{path} has no columns but ids and labels: features are needed")
         _check_unique(path, names, features)
-        used = {*features, *others}
-        reasons = {i: "by drop=" if i in dropped else "not asked for" for i in range(n_columns)}
-        if index is not None and names is not None:
-            reasons[list(names).index(index)] = "row names"
+        left_out = {}
+        if len(features) + len(others) < n_columns:
+            used = {*features, *others}
+            for i in (i for i in range(n_columns) if i not in used):
+                name = _name(names, i)
+                why = "row names" if index is not None and name == index else "not asked for"
+                left_out[name] = "by drop=" if i in dropped else why
         return Roles(
-            features, None if names is None else tuple(names[i] for i in features),
-            found["id_column"], tuple(labels), found["weight_column"],
-            {_name(names, i): why for i, why in reasons.items() if i not in used},
+            features,
+            None if names is None else tuple(names[i] for i in features),
+            found["id_column"], tuple(labels), found["weight_column"], left_out,
             None if names is None else tuple(names),
         )  # fmt: skip
 
@@ -183,6 +188,11 @@ class Roles:
     @property
     def n_features(self) -> int:
         return len(self.features)
+
+    def are_all(self, n_columns: int) -> bool:
+        """Whether the features are all columns, in their order."""
+        everything = range(n_columns)
+        return self.features == everything or list(self.features) == list(everything)
 
     @property
     def others(self) -> list[int]:
@@ -267,7 +277,7 @@ def _absent(
 
 def _index(names: Sequence[str]) -> str | None:
     """The name of the column of row names, if there is one."""
-    if names[0] in INDEX_NAMES:
+    if names and names[0] in INDEX_NAMES:
         return names[0]
     return INDEX_NAMES[-1] if INDEX_NAMES[-1] in names else None
 

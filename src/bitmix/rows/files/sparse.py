@@ -284,7 +284,7 @@ def matrix_table(
 
     def whole() -> Loaded:
         chosen = matrix
-        if list(roles.features) != list(range(n)):
+        if not roles.are_all(n):
             chosen = _by_columns(matrix, roles.features)
         try:
             rows = BitMatrix.from_dense(chosen, binarize=above, missing=True)

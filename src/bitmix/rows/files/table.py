@@ -348,7 +348,7 @@ def array_table(
         return packed_table(path, request, shape, blocks, size)
     roles = request.roles(path, n)
     origin = Origin(str(path), None, "write 0 and 1 in place of other values")
-    everything = list(roles.features) == list(range(n))
+    everything = roles.are_all(n)
     above = request.threshold
 
     def parts() -> Parts:
