@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bitmix.errors import CellTypeError
 from bitmix.kernels.bits import WORD, Words, words_for
 
 Numbers = NDArray[np.uint16]
@@ -44,6 +45,10 @@ def text_of(value: Any) -> str:
         return text_of(value.decode(errors="replace"))
     if isinstance(value, int | bool):
         return str(value)
+    if isinstance(value, dict | list | tuple | set):
+        raise CellTypeError(
+            f"argument must be a string or a number: cells must hold one value, got {value!r}"
+        )
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):

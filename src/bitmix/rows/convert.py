@@ -212,7 +212,8 @@ def _as_numbers(cells: NDArray[Any], origin: Origin, first_row: int) -> NDArray[
     if kind == "c":
         raise InputError(f"Complex data not supported: {origin.name} must hold 0 and 1")
     if kind != "O":
-        raise NotPlainError(f"{origin.name} must hold 0 and 1, got values of type {cells.dtype}")
+        kind_of_error = NotPlainError if kind in "UST" else InputError  # texts may have codes
+        raise kind_of_error(f"{origin.name} must hold 0 and 1, got values of type {cells.dtype}")
     numbers = np.empty(cells.shape, dtype=np.float64)
     for row, column in np.ndindex(cells.shape):
         value = cells[row, column]
