@@ -223,7 +223,7 @@ def test_listed_ones(bits, tmp_path):
         table, one_values=["1 very", "2 quite"]
     )
     assert model.codes_ == rows.codes
-    with pytest.raises(InputError, match="one_values lists 'none', but no column has such a value"):
+    with pytest.raises(InputError, match="one_values='none' lists values that no column has"):
         open_table(tmp_path / "x.csv", one_values="none")
 
 
@@ -279,6 +279,9 @@ def test_words_become_items(bits, tmp_path):
     model = TemplateMixture(2, **settings).fit(rows)
     plain = TemplateMixture(2, **settings).fit(by_hand, items=[[0, 1, 2]])
     assert model.means_.tobytes() == plain.means_.tobytes()
+    table.loc[3, "colour"] = None
+    table.to_csv(path, index=False)
+    assert open_table(path).read().n_missing == 1
     table["colour"] = colours
     table.to_csv(path, index=False)
     with pytest.raises(InputError, match=r"got '2' at line .*set items='colour' if"):
@@ -311,7 +314,7 @@ def test_columns_and_roles(bits, tmp_path):
         np.testing.assert_array_equal(rows.to_dense(), bits[:, chosen])
     dropped = open_table(path, drop="who,kind,place,n,q0")
     np.testing.assert_array_equal(dropped.read().to_dense(), bits[:, 1:])
-    assert dropped.roles.left_out["q0"] == "by drop="
+    assert dropped.roles.left_out["q0"] == "dropped"
     with pytest.raises(InputError, match=r"x\.csv has no column drop='z\*': it has who"):
         open_table(path, drop="z*")
     with pytest.raises(InputError, match=r"weights .* got 'r0' at line 2, column 'who'"):
@@ -380,6 +383,15 @@ def test_features_in_rows_with_codes_and_missing_cells(bits, gaps, tmp_path):
         rows = open_table(tmp_path / "x.csv", transpose=True, missing=missing).read()
         np.testing.assert_array_equal(dense(rows), expected(bits, gaps))
         assert len(rows.codes.columns) == N
+        options = ["--transpose", "--missing", missing]
+        model = tmp_path / "m.model"
+        fitted = bitmix("fit", tmp_path / "x.csv", "-k", "2", *options, "-o", model, "--force")
+        assert fitted.returncode == 0, fitted.stderr
+        labels = bitmix("predict", model, tmp_path / "x.csv", "--transpose", "-o", "-").stdout
+        by_hand = TemplateMixture.load(model).predict(rows)
+        found = [line.split(",") for line in labels.splitlines()[1:]]
+        assert [name for name, _, _ in found] == [str(i) for i in range(M)]
+        assert [int(label) for _, label, _ in found] == by_hand.tolist()
 
 
 def test_gene_presence_absence(bits, tmp_path):
@@ -394,6 +406,13 @@ def test_gene_presence_absence(bits, tmp_path):
     np.testing.assert_array_equal(loaded.rows.to_dense(), bits)
     assert loaded.rows.feature_names == tuple(names())
     assert loaded.ids == [f"s{i}" for i in range(M)]
+    table.drop(columns=["Non-unique Gene name", "Annotation", "No. isolates"]).to_csv(
+        path, index=False
+    )
+    np.testing.assert_array_equal(open_table(path).read().to_dense(), bits)
+    assert bitmix("fit", path, "-k", "2", "-o", tmp_path / "m.model").returncode == 0
+    predicted = bitmix("predict", tmp_path / "m.model", path, "-o", "-")
+    assert predicted.stdout.count("\n") == M + 1, predicted.stderr
 
 
 @pytest.mark.parametrize("n", [1, 7, 8, 64, 130])

@@ -89,7 +89,7 @@ class Advice:
     def many(self, column: int, example: str) -> str:
         """What to do about a column with many values, of which one is `example`."""
         name, drop = self.name(column), self.drop(column)
-        threshold = "set binarize= to read numbers above a threshold as 1"
+        threshold = "set binarize=0 or another threshold to read numbers above it as 1"
         if not self.for_file:
             return f"{drop}, or {threshold}"
         weight = f"set weight_column={name} if each row stands for so many"
@@ -167,8 +167,8 @@ class _Table:
         hits = {column: hit for column, hit in hits.items() if hit}
         if listed and not hits:
             raise InputError(
-                f"one_values lists {shown(self.wishes.ones, quote=True)}, but no column has such a "
-                "value"
+                f"one_values={','.join(self.wishes.ones)!r} lists values that no column has: name "
+                "values of the table"
             )
         given = {}
         for column, hit in hits.items():  # columns of one scale have the same ones

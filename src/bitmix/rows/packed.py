@@ -281,10 +281,13 @@ class BitMatrix:
 
     @property
     def n_missing(self) -> int:
-        """The number of missing cells."""
+        """The number of missing cells; a missing answer to an item is one cell."""
         if not self.layout.missing:
             return 0
-        return math.prod(self.shape) - int(self.map_reduce(_count_ones)[1])
+        missing = len(self) - self.map_reduce(_count_known)
+        if self.codes is not None and self.codes.has_items:
+            missing = missing[np.unique(self.codes.column_of_plane, return_index=True)[1]]
+        return int(missing.sum())
 
     def to_dense(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
         """The bits as an array of 0 and 1: of uint8, or of floats with NaN if cells are missing."""
@@ -590,6 +593,12 @@ def _count_ones(block: Block) -> Ints:
     ones, known = np.bitwise_count(block.bits).sum(dtype=np.int64), block.known
     cells = len(block.words) * block.n_columns
     return np.array([ones, cells if known is None else np.bitwise_count(known).sum()])
+
+
+def _count_known(block: Block) -> Ints:
+    """The known cells of each column."""
+    assert block.known is not None
+    return unpack(block.known, block.n_columns).sum(axis=0, dtype=np.int64)
 
 
 def _hashes(words: Words) -> NDArray[np.uint64]:

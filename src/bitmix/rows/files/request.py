@@ -137,7 +137,7 @@ class Request:
             for i in (i for i in range(n_columns) if i not in used):
                 name = _name(names, i)
                 why = "row names" if index is not None and name == index else "not asked for"
-                left_out[name] = "by drop=" if i in dropped else why
+                left_out[name] = "dropped" if i in dropped else why
         return Roles(
             features,
             None if names is None else tuple(names[i] for i in features),

@@ -29,7 +29,7 @@ from bitmix.rows.files.molecules import smiles_table
 from bitmix.rows.files.request import Request, Roles, find
 from bitmix.rows.files.sparse import pairs_table
 from bitmix.rows.files.table import Parts, Table, make_table
-from bitmix.rows.files.transposed import transposed
+from bitmix.rows.files.transposed import for_inner, transposed
 
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", " ": "blanks"}
 _ZEROS = ["0", "0.0", "false", "False", "FALSE"]
@@ -66,7 +66,7 @@ def open_text(path: Path, request: Request) -> Table:
     check_encoding(request.encoding)
     kind = path.name.lower().removesuffix(".gz")
     if kind == "gene_presence_absence.csv" and request.transpose is None:
-        request = replace(request, transpose=True)
+        request = replace(request, transpose=True, filled=request.codes is None)
     separator = "," if kind.endswith(".csv") else "\t"
     return text_table(Lines(path, request.encoding), separator, request)
 
@@ -110,11 +110,9 @@ def _features_in_rows(lines: Lines, header: Header, request: Request) -> Table:
         if not rows:
             raise InputError(f"{lines.path} has no columns but {names[column]!r}: rows are needed")
         roles = Roles(rows, tuple(names[i] for i in rows), column, left_out=left_out)
-        if left_out:
-            request = replace(request, filled=True)
     reader = Reader(lines, header, roles)
     inner = make_table(
-        lines.path, lines.size, replace(request, columns=None, drop=None, items=None), roles,
+        lines.path, lines.size, for_inner(lines.path, request, len(roles.features)), roles,
         reader.parts, pooled=True,
     )  # fmt: skip
     return transposed(inner, request)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -12,6 +13,19 @@ from bitmix.rows.files.request import Request, Roles
 from bitmix.rows.files.table import Loaded, Table
 from bitmix.rows.packed import BitMatrix
 from bitmix.rows.protocol import Layout
+
+
+def for_inner(path: Path, request: Request, n_rows: int) -> Request:
+    """What is asked of the table as it comes, whose columns are rows: one code for all of them."""
+    codes = request.codes
+    if codes is not None and codes.columns:
+        if len(set(codes.columns)) > 1:
+            raise InputError(
+                f"{path} has features in its rows, which have one code, but those of the model "
+                "have several: turn the table"
+            )
+        codes = replace(codes, columns=codes.columns[:1] * n_rows, names=None)
+    return replace(request, columns=None, drop=None, items=None, codes=codes)
 
 
 def transposed(inner: Table, request: Request) -> Table:
@@ -26,6 +40,7 @@ def transposed(inner: Table, request: Request) -> Table:
         )
     loaded = inner.load()
     rows, names = loaded.rows, loaded.ids
+    request = replace(request, id_column=None)  # it names the features
     codes = _codes(inner, rows.codes, len(rows), names)
     roles = request.roles(inner.path, len(rows), names) if names else Roles(range(len(rows)))
     roles = replace(roles, left_out={**inner.roles.left_out, **roles.left_out})
