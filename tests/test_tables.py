@@ -554,6 +554,35 @@ def test_ids_codes_weights_and_gaps_in_packed_files(bits, gaps, tmp_path):
     assert [i for chunk in chunks for i in chunk.ids] == list(table["who"])
 
 
+def test_models_of_other_formats_predict(bits, tmp_path, monkeypatch):
+    """Fit and predict by files of one kind, and by what ``bitmix convert`` makes of them."""
+    monkeypatch.chdir(tmp_path)
+    wide = np.random.default_rng(6).integers(2, size=(M, 64), dtype=np.uint8)
+    np.save("x.npy", np.packbits(wide, axis=1))
+    octets = np.packbits(wide, axis=1, bitorder="little")
+    Path("y.fps").write_text(
+        "".join(f"{row.tobytes().hex()}\tm{i}\n" for i, row in enumerate(octets))
+    )
+    scipy.io.mmwrite("z.mtx", scipy.sparse.coo_array(wide * 3))
+    kinds = {"x.npy": ["--packed", "big"], "y.fps": [], "z.mtx": ["--binarize", "0"]}
+    if importlib.util.find_spec("rdkit") is not None:
+        Path("w.smi").write_text("".join(f"{'C' * i}O m{i}\n" for i in range(1, 20)))
+        kinds["w.smi"] = []
+    means = set()
+    for name, options in kinds.items():
+        fitted = bitmix("fit", name, *options, "-k", "2", "-o", "m.model", "--force")
+        assert fitted.returncode == 0, fitted.stderr
+        if name != "w.smi":
+            means.add(TemplateMixture.load("m.model").means_.tobytes())
+        labels = bitmix("predict", "m.model", name, "-o", "-").stdout
+        converted = bitmix("convert", name, *options, "-o", "c.bits", "--force")
+        assert converted.returncode == 0, converted.stderr
+        again = bitmix("predict", "m.model", "c.bits", "-o", "-")
+        assert again.stdout == labels, again.stderr
+        assert labels.count("\n") > 19
+    assert len(means) == 1  # packed bytes give the groups of the fingerprints
+
+
 def test_an_option_that_does_not_apply_is_an_error(bits, tmp_path):
     np.save(tmp_path / "x.npy", bits)
     BitMatrix.from_dense(bits).save(tmp_path / "x.bits")

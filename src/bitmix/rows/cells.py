@@ -140,19 +140,15 @@ class Vocabulary:
 
 
 class Seen:
-    """The distinct values of each column, as numbers, and how many cells are missing."""
+    """The distinct values of each column, as numbers."""
 
     def __init__(self, n_columns: int) -> None:
         self.values: list[set[int]] = [set() for _ in range(n_columns)]
-        self.n_missing = np.zeros(n_columns, dtype=np.int64)
-        self.n_rows = 0
 
     def add(self, numbers: Numbers) -> None:
         """Count the cells of more rows."""
-        self.n_rows += numbers.shape[1]
         for column, cells in enumerate(numbers):
-            counts = np.bincount(cells, minlength=1)
-            self.n_missing[column] += counts[MISSING]
+            counts = np.bincount(cells)
             values = self.values[column]
             values.update(np.flatnonzero(counts).tolist())
             values.discard(MISSING)
@@ -163,7 +159,6 @@ class Seen:
         """The values of all columns, as if they were one."""
         seen = Seen(1)
         seen.values = [set().union(*self.values)]
-        seen.n_missing, seen.n_rows = self.n_missing.sum(keepdims=True), self.n_rows
         return seen
 
     @property

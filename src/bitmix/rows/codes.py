@@ -139,11 +139,13 @@ class Codes:
 
     def agrees_with(self, other: "Codes") -> bool:
         """Whether no cell could be read in two ways by these codes and others."""
-        if (self.packed, self.fingerprint) != (other.packed, other.fingerprint):
-            return False
-        if len(self.columns) != len(other.columns):
-            return False
-        return all(map(_agree, self.columns, other.columns))
+        for mine, theirs in ((self.fingerprint, other.fingerprint), (self.above, other.above)):
+            if mine is not None and theirs is not None and mine != theirs:
+                return False
+        if not self.columns or not other.columns:
+            return True
+        same_length = len(self.columns) == len(other.columns)
+        return same_length and all(map(_agree, self.columns, other.columns))
 
     def describe(self) -> list[str]:
         """What is read in which way, in a few lines."""
