@@ -47,7 +47,8 @@ lint: $(VENV)/.have-test  ## style, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.have-test  ## time and memory beside other packages; how honest the certificates are
+bench: $(VENV)/.have-test  ## time and memory beside other packages; real tables if BITMIX_TABLES names a folder
+	$(BIN)/python -m benchmarks.real
 	$(BIN)/python -m benchmarks.peers
 	$(BIN)/python -m benchmarks.trust
 

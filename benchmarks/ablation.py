@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.data import RealTable, real_tables
 from benchmarks.results_file import ResultsFile
 from bitmix import BitMatrix, TemplateMixture
-from bitmix.em import noise, prune, search
+from bitmix.em import noise, search
 from reproduction.runs import Run
 from reproduction.tasks import execute
 
@@ -40,8 +40,8 @@ def _no_prior_of_bits(statistics: Any, rates: Any, has_prior: bool) -> Any:
     return _EVIDENCE(statistics, rates, False)
 
 
-def _all_survive(weights: Any, k: int) -> Any:
-    return np.arange(len(weights))
+def _no_jump(*path: Any) -> None:
+    return None
 
 
 _EVIDENCE = noise.evidence
@@ -54,9 +54,9 @@ WITHOUT: dict[str, list[Change]] = {
         (search, "SEEDS_PER_COMPONENT", 1), (search, "MIN_SEEDS", 1), (search, "MIN_CELL_SEEDS", 1),
     ],
     "the least number of seeds": [(search, "MIN_SEEDS", 1), (search, "MIN_CELL_SEEDS", 1)],
-    "dropping starved seeds": [(prune, "survivors", _all_survive)],
     "cooling": [(search, "_MAX_HALVINGS", 0)],
     "steps before merging": [(search, "PLAIN_STEPS", 0)],
+    "extrapolation": [(search, "extrapolate", _no_jump)],
     "giving up starts": [(search, "CHECK_STEP", NEVER)],
     "stopping when three agree": [(search, "ENOUGH", NEVER)],
     "few rows per seed": [(search, "ROWS_PER_SEED", NEVER)],

@@ -78,7 +78,7 @@ def speed() -> None:
     one.transform([image] * 5)
     start = time.perf_counter()
     one.transform([image] * 200)
-    print(f"\n{(time.perf_counter() - start) / 200 * 1000:.2f} ms a 120×120 image on one core")
+    print(f"\n{(time.perf_counter() - start) / 200 * 1000:.2f} ms per 120×120 image on one core")
     from PIL import Image
 
     with tempfile.TemporaryDirectory() as name:

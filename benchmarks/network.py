@@ -17,7 +17,7 @@ WIDTH = 8  # bytes of a sum
 
 
 def tables(blocks: int) -> int:
-    """Tables of sums that are made: one a block, one a group, one a group of groups …"""
+    """Tables of sums that are made: one per block, one per group, one per group of groups …"""
     total = level = blocks
     while level > 1:
         level = -(-level // _FAN_IN)

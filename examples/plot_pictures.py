@@ -67,6 +67,6 @@ for (left, right), image in zip(axes, photographs, strict=True):
 
 # %%
 # Photographs are not noisy copies of 24 templates, and the fit shows it: its starts do not agree.
-# Another seed gives other templates that are about as good.
+# Another seed gives other templates.
 
-print(f"{model.n_agreeing_} of {model.n_starts_} starts agree, noise {model.noise_:.2f}")
+print(f"{model.n_agreeing_} of {model.n_starts_} finished starts agree, {model.noise_model_} noise")

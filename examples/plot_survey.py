@@ -45,11 +45,12 @@ answers.head(4)
 
 # %%
 # How many types are there? ``select_components`` compares how many nats it takes to write down the
-# answers with one type, two types, and so on. Missing answers (NaN) are left out of all sums: no
-# row is dropped and nothing is imputed.
+# answers with one type, two types, and so on; ``chosen.model`` is the chosen fit. Missing answers
+# (NaN) are left out of all sums: no row is dropped and nothing is imputed.
 
-chosen = select_components(answers, range(1, 7), noise_model="cell", random_state=0)
-model = TemplateMixture(chosen.n_components, noise_model="cell", random_state=0).fit(answers)
+latent_classes = TemplateMixture(noise_model="cell", random_state=0)
+chosen = select_components(answers, range(1, 7), latent_classes)
+model = chosen.model
 labels = model.predict(answers)
 print(chosen.n_components, "types with weights", model.weights_.round(2))
 print(f"{conditional_purity(kind, labels):.0%} of the people are in the group of their type")

@@ -738,7 +738,7 @@ def main() -> int:
     if len(sys.argv) > 1:
         return _one(sys.argv[1], seed, seconds)
     bad, total = 0, 0
-    print(f"seed {seed}, {seconds / len(wanted):.1f} seconds a target", flush=True)
+    print(f"seed {seed}, {seconds / len(wanted):.1f} seconds per target", flush=True)
     for target in wanted:
         share = {"FUZZ_SEED": str(seed), "FUZZ_SECONDS": str(seconds / len(wanted))}
         done = subprocess.run(

@@ -603,3 +603,46 @@ def test_events_are_the_cells_that_differ_from_the_base(missing, weighted, densi
         missing_cells = n + np.flatnonzero(np.isnan(row))
         found = sorted(events.cells[start:stop].tolist())
         assert found == [*differing.tolist(), *missing_cells.tolist()]
+
+
+@pytest.mark.parametrize("number", [-1, 3000])
+def test_a_sparse_matrix_with_numbers_of_columns_that_are_not_there_is_refused(number):
+    X = scipy.sparse.csr_array(np.eye(5, 3000))
+    X.indices[2] = number
+    with pytest.raises(InputError, match="X is damaged.*indices must be"):
+        BitMatrix.from_dense(X)
+
+
+def test_rows_as_lists_are_packed_as_dense_ones_are():
+    X = (np.random.default_rng(0).random((40, 700)) < 0.005).astype(np.uint8)
+    X[:, 63:65] = 1
+    listed = BitMatrix.from_dense(scipy.sparse.csr_array(X))
+    assert listed == BitMatrix.from_dense(X)
+    np.testing.assert_array_equal(listed.to_dense(), X)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_different_rows_with_their_weights(missing):
+    """In the order in which they first appear, whatever holds them; few copies are put together."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(2, size=(200, 4)).astype(float)
+    if missing:
+        X[rng.random(X.shape) < 0.1] = np.nan
+    wide = np.concatenate([X, np.zeros((200, 700))], axis=1)
+    rows = BitMatrix.from_dense(wide, missing=True)
+    found = rows.distinct()
+    assert found.total_weight == 200
+    expected = {}
+    for row in wide:
+        expected[row.tobytes()] = expected.get(row.tobytes(), 0) + 1
+    cells = found.to_dense()
+    weights = dict(zip([row.tobytes() for row in cells.astype(float)], found.weights, strict=True))
+    assert weights == expected
+    if not missing:
+        assert list(map(tuple, cells)) == list(dict.fromkeys(map(tuple, wide)))
+        listed = BitMatrix.from_dense(scipy.sparse.csr_array(wide)).distinct()
+        assert listed == found
+    assert found.distinct() == found
+    few = BitMatrix.from_dense(np.eye(6)[[0, 1, 2, 3, 3]])
+    assert few.distinct() == few
+    assert few[[3, 0, 4, 2, 1]].distinct() == few[[3, 4, 0, 2, 1]]

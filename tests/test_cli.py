@@ -126,7 +126,7 @@ def test_version_and_help():
         (["plan", "--q", "0.1", "--n", "10", "--plot", "x.pdf"], "must end in .png or .svg"),
         (["certify", "absent.model", "absent.csv"], "absent.model"),
         (["certify", __file__, __file__], "not a bitmix model"),
-        (["fit", "rows.bits", "-k", "0"], "a range of them as 2-5, or auto, got '0'"),
+        (["fit", "rows.bits", "-k", "0"], "a range such as 2-5, or auto, got '0'"),
         (["fit", "rows.bits", "-k", "three"], "or auto, got 'three'"),
         (["fit", "rows.bits", "-k", "-1"], "or auto, got '-1'"),
         (["fit", "rows.bits", "-k", "3-2"], "or auto, got '3-2'"),

@@ -431,7 +431,7 @@ def test_bad_rows_are_named(fitted):
 
 def test_too_many_rows_are_refused_before_work():
     with pytest.raises(InputError, match="2,147,483,648 rows"):
-        check_components(2, 2**31 + 1)
+        check_components(2, 2**31 + 1, 10)
 
 
 @pytest.mark.parametrize("estimator", BOTH)

@@ -340,7 +340,7 @@ def test_sketching_leaves_the_callers_warnings_alone(folder):
 def test_rows_of_another_length_are_named():
     for geometry in (Alphabet(), GaborSketch().fit().geometry_):
         for draw in (geometry.segments, geometry.intensities):
-            with pytest.raises(InputError, match=f"has {geometry.n_features} bits, got 10"):
+            with pytest.raises(InputError, match=f"must have {geometry.n_features} bits, got 10"):
                 draw(np.zeros(10))
     with pytest.raises(InputError, match="four finite numbers"):
         Alphabet().encode([(0, 0, float("nan"), 1)])

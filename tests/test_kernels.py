@@ -973,7 +973,7 @@ from bitmix import TemplateMixture
 from bitmix.datasets import make_templates, sample_mixture
 truth = make_templates(3, 500, separation=0.3, random_state=0)
 planted, _ = sample_mixture(truth, [0.5, 0.3, 0.2], 0.1, 1000, random_state=0)
-coins = np.random.default_rng(0).integers(2, size=(1000, 500), dtype=np.uint8)
+coins = np.random.default_rng(0).integers(2, size=(4000, 1000), dtype=np.uint8)
 for bits in (planted, coins):
     model = TemplateMixture(3, noise_model="shared", random_state=0).fit(bits)
     labels = model.predict(bits)
@@ -983,7 +983,7 @@ for bits in (planted, coins):
     assert printed[::3] == ["False", "True"]
     truth = make_templates(3, 500, separation=0.3, random_state=0)
     planted, _ = sample_mixture(truth, [0.5, 0.3, 0.2], 0.1, 1000, random_state=0)
-    coins = np.random.default_rng(0).integers(2, size=(1000, 500), dtype=np.uint8)
+    coins = np.random.default_rng(0).integers(2, size=(4000, 1000), dtype=np.uint8)
     for bits, weights, labels in zip(
         (planted, coins), printed[1::3], map(int, printed[2::3]), strict=True
     ):

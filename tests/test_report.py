@@ -449,9 +449,9 @@ def test_the_choice_of_k_is_shown(tmp_path):
     ("n_starts", "n_agreeing", "sentence", "sign"),
     [
         (1, 1, "There was only one start", "neutral"),
-        (10, 1, "No other of 10 starts ended with exactly these templates", "neutral"),
-        (10, 2, "2 of 10 starts ended with exactly these templates", "neutral"),
-        (10, 7, "7 of 10 starts ended with exactly these templates", "yes"),
+        (10, 1, "No other of 10 finished starts agrees with this fit", "neutral"),
+        (10, 2, "2 of 10 finished starts agree on this fit", "neutral"),
+        (10, 7, "7 of 10 finished starts agree on this fit", "yes"),
         (10, None, "This is the most likely of 10 starts", "neutral"),
     ],
 )

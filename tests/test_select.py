@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import random_bits
 
-from bitmix import BitMatrix, TemplateMixture, select_components
+from bitmix import BitMatrix, TemplateMixture, TwoRoundEM, select_components
 from bitmix.datasets import make_templates, sample_mixture
 from bitmix.errors import InputError, RangeWarning
 from bitmix.estimators.select import CRITERIA, template_nats
@@ -214,6 +214,18 @@ def test_the_model_that_was_chosen_is_kept():
     assert not hasattr(estimator, "weights_")
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_noise_model_is_chosen_again_for_the_number_that_is_selected(seed):
+    """Three templates are too few for six, so that a probability per cell seems better. In 18 other
+    tables of 3 to 20 templates, the number and the noise model were always those planted."""
+    X = planted(6, 0.1, seed)
+    assert TemplateMixture(3, random_state=seed).fit(X).noise_model_ != "shared"
+    selection = select_components(X, random_state=seed)
+    assert selection.n_components == 6
+    assert {model.noise_model_ for model in selection.models} == {"shared"}
+    assert selection.model.noise_model_scores_
+
+
 def test_the_noise_model_is_chosen_once_in_the_middle_of_the_range():
     X = planted(3, 0.1, 7)
     selection = select_components(X, range(1, 6), random_state=0)
@@ -343,3 +355,9 @@ def test_the_table_of_a_notebook_marks_the_choice():
 def test_bad_input_is_named(given, says):
     with pytest.raises(InputError, match=says):
         select_components(random_bits(20, 10, 0), **given)
+
+
+@pytest.mark.parametrize("estimator", [3, "x", TwoRoundEM(2)])
+def test_other_estimators_are_refused(estimator):
+    with pytest.raises(InputError, match="estimator must be a TemplateMixture"):
+        select_components(np.eye(4), [1, 2], estimator)

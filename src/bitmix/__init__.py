@@ -1,4 +1,4 @@
-"""Learn prototypes from wide binary data: mixtures of Bernoulli templates by two-round EM.
+"""Groups and their prototypes in binary data: mixtures of Bernoulli templates.
 
 After Barbu, Wu & Wu, "Learning Mixtures of Bernoulli Templates by Two-Round EM with Performance
 Guarantee", Electronic Journal of Statistics 8 (2014). Names are loaded when first used, so that

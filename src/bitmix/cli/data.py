@@ -219,7 +219,9 @@ def connect(address: str) -> Iterator[None]:
     from distributed import Client, LocalCluster
 
     if address != "local" and "://" not in address:
-        raise ValueError(f"--cluster must be local or an address as tcp://host:8786, got {address}")
+        raise ValueError(
+            f"--cluster must be local or an address such as tcp://host:8786, got {address}"
+        )
     with ExitStack() as stack:
         scheduler: Any = address
         if address == "local":

@@ -47,19 +47,25 @@ class Search:
     method: Annotated[Method, typer.Option(help="The estimator.")] = Method.template
     noise_model: Annotated[
         NoiseModel,
-        typer.Option(help="template: one flip rate for all, two, or per template, column or cell."),
+        typer.Option(help="template: which cells share a flip rate; auto compares all of them."),
     ] = NoiseModel.auto
     prior: Annotated[
-        float, typer.Option(min=0, help="template: strength of the prior; 0 for none.")
+        float, typer.Option(min=0, help="template: strength of the prior in rows; 0 for none.")
     ] = 0.1
     tol: Annotated[
-        float, typer.Option(min=0, help="template: distance to the optimum, in nats per row.")
+        float,
+        typer.Option(min=0, help="template: stop this close to the optimum, in nats per row."),
     ] = 1e-7
     max_iter: Annotated[int, typer.Option(min=1, help="template: largest number of EM steps.")] = (
         10_000
     )
     max_rows_search: Annotated[
-        int | None, typer.Option(min=1, help="template: rows that the starts see.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="template: search in a random sample of this many rows. "
+            "Default: 8 per seed, at least 4,096.",
+        ),
     ] = None
     rounds: Annotated[
         int, typer.Option(min=2, help="two-round and classic: number of EM steps.")
@@ -128,7 +134,7 @@ def fit(
             help="A table (.bits .csv .tsv .parquet .fps .npy .npz .zarr …, or -) or image folder."
         ),
     ],
-    k: Annotated[str, typer.Option("-k", help="Number of templates, a range as 2-5, or auto.")],
+    k: Annotated[str, typer.Option("-k", help="Number of templates, a range (2-5), or auto.")],
     search: Search,
     outputs: Outputs,
     reading: Reading,
@@ -204,7 +210,7 @@ def _parse_components(text: str) -> range | None:
     ends = [int(end) if end.isdecimal() else 0 for end in (first, last if dash else first)]
     if not 1 <= ends[0] <= ends[1]:
         raise ValueError(
-            f"-k must be a whole number from 1, a range of them as 2-5, or auto, got {text!r}"
+            f"-k must be a whole number from 1, a range such as 2-5, or auto, got {text!r}"
         )
     return range(ends[0], ends[1] + 1)
 

@@ -2,8 +2,10 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bitmix.em import predict
 from bitmix.em.noise import Noise
@@ -18,10 +20,13 @@ from bitmix.em.search import (
     search,
 )
 from bitmix.em.step import expect
+from bitmix.kernels.fixed import Ints
 from bitmix.models.mixture import NOISE_MODELS, Floats, Mixture, NoiseModel
 from bitmix.rows import Rows, fetch_if_small
 from bitmix.support.randomness import draw_without_replacement, stream
 
+WIDE, MAX_COLUMNS_SEARCH = 1 << 18, 1 << 16
+"""A table of more than 262,144 columns is searched in its 65,536 columns with most ones."""
 FOLDS = 4
 _MIN_ROWS_TO_COMPARE = 2 * FOLDS
 _FEW_STARTS = 3  # of the search that the models are compared from
@@ -62,7 +67,8 @@ def fit_mixture(
     seed: int,
     start: Mixture | None = None,
 ) -> Result:
-    """Search in at most `max_rows` rows; if there are more, EM on all rows follows.
+    """Search in at most `max_rows` rows and `MAX_COLUMNS_SEARCH` columns, those with most ones; if
+    there are more, EM on all rows and columns follows.
 
     A `start` takes the place of the search.
     """
@@ -72,15 +78,20 @@ def fit_mixture(
         sample = rows.subset(drawn)
     else:
         sample = fetch_if_small(rows, max_rows)
+    n_searched = sample.shape[0]
     sample = sample.distinct()
+    columns = None
+    if rows.shape[1] > WIDE and start is None and settings.noise.items is None:
+        counts = sample.column_counts()
+        columns = np.sort(np.argsort(-counts, kind="stable")[:MAX_COLUMNS_SEARCH])
+        sample = sample.with_columns(columns)
     scores: dict[NoiseModel, HeldOut] = {}
     found = None
     if compare_models and sample.repeated().shape[0] >= _MIN_ROWS_TO_COMPARE:
-        # `settings` are for one flip rate
-        if start is None:
-            few = min(_FEW_STARTS, settings.n_init)
-            found = search(sample, k, replace(settings, n_init=few), stream(seed, "seeds"))
-        begun = start or found.fit.mixture  # type: ignore[union-attr]
+        if start is not None:
+            begun = [start]
+        else:
+            found, begun = _first_fits(sample, k, settings, seed)
         scores = compare(sample, begun, settings.noise, seed)
         noise = replace(settings.noise, model=choose(scores, sample.total_weight))
         settings = replace(settings, noise=noise)
@@ -91,9 +102,33 @@ def fit_mixture(
     if found is None or settings.noise.model != "shared" or found.n_agreeing < ENOUGH:
         found = search(sample, k, settings, stream(seed, "seeds"))
     fit = found.fit
-    if m > max_rows:
+    if columns is not None:
+        fit = _refit(rows, _widened(fit.mixture, columns, counts), settings)
+    elif m > max_rows:
         fit = converge(rows, evaluate(rows, fit.mixture, settings.noise), settings)
-    return Result(fit, found, sample.shape[0], scores)
+    return Result(fit, found, n_searched, scores)
+
+
+def _widened(mixture: Mixture, columns: NDArray[np.int64], counts: Ints) -> Mixture:
+    """The mixture of some columns as one of all columns; others do not tell components apart."""
+    shares = np.tile((counts + 0.5) / (counts.max() + 1), (mixture.n_components, 1))
+    shares[:, columns] = mixture.probabilities
+    return Mixture(shares, mixture.weights, None)
+
+
+def _first_fits(rows: Rows, k: int, settings: Settings, seed: int) -> tuple[Search, list[Mixture]]:
+    """A short search with one flip rate, and the mixtures that noise models are compared from.
+
+    Unless its starts agree, there may be no such templates, as in sparse text: then a start with a
+    probability per cell is another one to compare from.
+    """
+    few = replace(settings, n_init=min(_FEW_STARTS, settings.n_init))
+    found = search(rows, k, few, stream(seed, "seeds"))
+    begun = [found.fit.mixture]
+    if found.n_agreeing < ENOUGH:
+        cell = replace(settings, n_init=1, noise=replace(settings.noise, model="cell"))
+        begun.append(search(rows, k, cell, stream(seed, "seeds")).fit.mixture)
+    return found, begun
 
 
 def choose(scores: dict[NoiseModel, HeldOut], n_rows: float) -> NoiseModel:
@@ -109,16 +144,30 @@ def choose(scores: dict[NoiseModel, HeldOut], n_rows: float) -> NoiseModel:
     )
 
 
-def compare(rows: Rows, start: Mixture, noise: Noise, seed: int) -> dict[NoiseModel, HeldOut]:
+def compare(
+    rows: Rows, starts: list[Mixture], noise: Noise, seed: int
+) -> dict[NoiseModel, HeldOut]:
     """Fit each model to all folds but one, and take the log-likelihood of that one, in turn.
 
-    All models start from the responsibilities of `start`, and make a few EM steps.
+    All models start from the responsibilities of a mixture, and make a few EM steps. Of several
+    mixtures, each model has the one from which it ends best.
     """
     rows = rows.repeated()
-    m = rows.shape[0]
-    fold_of = stream(seed, "folds").permutation(m) % FOLDS
+    fold_of = stream(seed, "folds").permutation(rows.shape[0]) % FOLDS
+    of_starts = [_held_out(rows, start, noise, fold_of) for start in starts]
+    values = {
+        model: max((each[model] for each in of_starts), key=partial(_mean, weights=rows.weights))
+        for model in of_starts[0]
+    }
+    return _paired(values, rows.weights)
+
+
+def _held_out(
+    rows: Rows, start: Mixture, noise: Noise, fold_of: NDArray[np.int64]
+) -> dict[NoiseModel, Floats]:
+    """The log-likelihood of each row under each model, fitted to the other folds."""
     models = [model for model in NOISE_MODELS if model != "updown" or noise.items is None]
-    values: dict[NoiseModel, Floats] = {model: np.empty(m) for model in models}
+    values: dict[NoiseModel, Floats] = {model: np.empty(len(fold_of)) for model in models}
     for fold in range(FOLDS):
         held_out = np.flatnonzero(fold_of == fold)
         test, train = rows.subset(held_out), rows.subset(np.flatnonzero(fold_of != fold))
@@ -129,7 +178,7 @@ def compare(rows: Rows, start: Mixture, noise: Noise, seed: int) -> dict[NoiseMo
             for _ in range(_STEPS):
                 fitted = model_noise.maximise(expect(train, fitted), fitted)
             values[model][held_out] = predict.log_likelihoods(test, fitted)
-    return _paired(values, rows.weights)
+    return values
 
 
 def _refit(rows: Rows, start: Mixture, settings: Settings) -> Fit:
@@ -138,14 +187,18 @@ def _refit(rows: Rows, start: Mixture, settings: Settings) -> Fit:
     return converge(rows, evaluate(rows, mixture, settings.noise), settings)
 
 
+def _mean(values: Floats, weights: Floats) -> float:
+    return math.fsum(weights * values) / math.fsum(weights)
+
+
 def _paired(values: dict[NoiseModel, Floats], weights: Floats) -> dict[NoiseModel, HeldOut]:
     total = math.fsum(weights)
-    means = {model: math.fsum(weights * value) / total for model, value in values.items()}
+    means = {model: _mean(value, weights) for model, value in values.items()}
     best = max(means, key=lambda model: means[model])
     scores = {}
     for model, value in values.items():
         apart = values[best] - value
-        behind = math.fsum(weights * apart) / total
+        behind = _mean(apart, weights)
         variance = math.fsum(weights * (apart - behind) ** 2) / max(total - 1, 1)
         scores[model] = HeldOut(means[model], behind, math.sqrt(variance / total))
     return scores

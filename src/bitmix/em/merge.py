@@ -3,7 +3,7 @@
 *Templates.* Let e_is be the evidence of the rows for bit s of template i, in nats, and g_s that of
 the prior. A template is best with a 1 where their sum a_is is positive; merged components add up
 the evidence of their rows. So merging i and j loses Σ_s (|a_is| + |a_js| - |a_is + a_js - g_s|)/2
-nats, but for what is the same for all pairs. The flip rates are held fixed meanwhile.
+nats, up to a constant that all pairs share. The flip rates are held fixed meanwhile.
 
 *A probability per cell.* With c cells of which o are 1, a cell of a component has log-likelihood
 φ(o) + φ(c - o) - φ(c), φ(x) = x·ln x, and merging adds up both. The loss of merging i and j is
@@ -144,8 +144,8 @@ def _by_likelihood(statistics: Statistics, p: Floats) -> tuple[Floats, Joined]:
 
 
 def _nearest(near: Floats) -> NDArray[np.intp]:
-    """The components that are nearest, at most `_NEAR`."""
-    nearest = np.argpartition(near, _NEAR)[:_NEAR] if len(near) > _NEAR else np.arange(len(near))
+    """The components that are nearest, at most `_NEAR`; the lowest index wins ties."""
+    nearest = np.argsort(near, kind="stable")[:_NEAR]
     return nearest[np.isfinite(near[nearest])]
 
 

@@ -5,9 +5,9 @@ A fit maximises, over templates, weights and flip rates,
     Σ_x ω_x·ln Σ_i w_i f_i(x)  +  ln of the prior,
 
 ω_x the weight of a row; a missing cell leaves out its factor of f_i. Given the responsibilities of
-an E step, a template bit is 1 if that makes the cells of its column likelier, and a flip rate is
-the share of flipped bits among the cells that share it. So every step raises the objective, but
-for the rounding of integers. The prior, with μ_s the share of ones of column s and b its strength
+an E step, a template bit is 1 if that makes its cells more likely, and a flip rate is the share of
+flipped bits among the cells that share it. So every step raises the objective, up to the rounding
+of integers. The prior, with μ_s the share of ones of column s and b its strength
 in rows:
 
 * a template bit is 1 with probability μ_s, as a bit of any row is. This keeps a component from
@@ -54,8 +54,9 @@ class Noise:
         """
         if self.model == "cell":
             prior = self.prior * (statistics.weight_one << fixed.SHARE_BITS)
-            ones, cells = statistics.sums, statistics.counts
-            means = _shares(ones + prior * statistics.column_shares, cells + prior, before.means)
+            means = statistics.sums.astype(np.float64)
+            means += prior * statistics.column_shares
+            means = _shares(means, statistics.counts + prior, before.means)
             return Mixture(means, statistics.weights, None, self.items)
         bits, noise = None, before.noise
         if noise is None:  # probabilities to start from
@@ -118,12 +119,12 @@ class Noise:
 
 
 def evidence(statistics: Statistics, noise: Any, has_prior: bool) -> Floats:
-    """How much each cell speaks for a template bit of 1, in nats: above 0, it is likelier than a 0.
+    """The evidence for a template bit of 1, in nats: above 0, a 1 is more likely than a 0.
 
-    A 1 speaks for it by ln((1-β)/α) and a 0 against it by ln((1-α)/β). The prior adds
-    ln(μ/(1-μ)); without it, a tie goes to the majority of the column. The values of an item are to
-    be compared with each other: of R values, a 1 speaks for its own by ln((1-q)(R-1)/q), and the
-    prior adds ln μ.
+    A cell that is 1 adds ln((1-β)/α), a cell that is 0 subtracts ln((1-α)/β). The prior adds
+    ln(μ/(1-μ)); without it, a tie goes to the majority of the column. The values of an item are
+    compared with each other: a 1 adds ln((1-q)(R-1)/q) to its own value, of R values, and the prior
+    adds ln μ.
     """
     rates = noise if np.shape(noise) == (2,) else (noise, noise)
     (zero_right, zero_wrong), (one_right, one_wrong) = map(_log_rates, rates)
@@ -170,8 +171,9 @@ def _rates(flipped: Ints, cells: Ints, shape: tuple[int, int], prior: float) -> 
 
 
 def _shares(part: Any, total: Any, otherwise: Any) -> Floats:
-    """part / total, or `otherwise` where the total is 0."""
+    """part / total, or `otherwise` where the total is 0; `part` may be overwritten."""
     empty = total == 0
     if not np.any(empty):
-        return np.asarray(part / total, dtype=np.float64)
+        part /= total
+        return part
     return np.where(empty, otherwise, part / np.where(empty, 1, total))

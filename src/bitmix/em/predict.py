@@ -51,7 +51,7 @@ def row_values(rows: Rows, mixture: Model) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Counts over all rows, each row counted for its likeliest component. Tallies add."""
+    """Counts over all rows, each row counted for its most likely component. Tallies add."""
 
     sizes: Ints
     """Rows per component, shape (k,)."""

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bitmix.em import seeds
 from bitmix.em.merge import merge
@@ -21,8 +22,8 @@ from bitmix.rows import Rows
 
 # What decides results; `benchmarks/ablation.py` leaves each out in turn.
 SEEDS_PER_COMPONENT, MIN_SEEDS, MIN_CELL_SEEDS = 2, 64, 32
-"""l is 2k, but at least 64, as a light component beside a heavy one needs a seed, too; at least 32
-with a probability per cell, which takes more rows to learn than a template."""
+"""l is 2k, but at least 64, because a light component beside a heavy one needs a seed, too. It is
+at least 32 with a probability per cell, which takes more rows to learn than a template."""
 ROWS_PER_SEED = 32
 """Templates are merged after they have seen this many rows; probabilities need all rows."""
 PLAIN_STEPS = 2
@@ -31,12 +32,12 @@ CHECK_STEP, HOPE = 10, 3
 """At this step a start is given up if it would stay behind the best one before it even with three
 times the gain that its last two gains forecast."""
 ENOUGH = 3
-"""So many finished starts that agree are enough."""
+"""The number of finished starts that agree which is enough."""
 
 _LOOSER = 1000  # starts are compared when they are this many times `tol` from their limit
 _COOLING_ROWS, _MAX_HALVINGS = 256, 12
-_SAME = 0.01  # components are the same if no probability differs by more
-_NEARLY = 20  # weights and rates change by one part in so many at most; 22 nats stay 20
+_PATH_CELLS = 1 << 22  # more are too many to keep for an extrapolation
+_NEARLY = 20  # weights and rates change by 1/20 at most, so that 22 nats stay at least 20
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Start:
     """ln L + ln of the prior where it ended, in nats, on the rows that were searched."""
     n_steps: int
     finished: bool
-    """Whether it went on to its end; otherwise it was given up."""
+    """Whether it converged; otherwise it was given up."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,24 +99,28 @@ def search(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> 
     """The best of several starts."""
     loose = replace(settings, tol=_LOOSER * settings.tol)
     starts: list[Start] = []
-    finished: list[Fit] = []
-    polished: list[Fit] = []
+    ends: list[_End] = []  # of the finished starts
+    best: Fit | None = None
     for _ in range(settings.n_init):
         fit = evaluate(rows, begin(rows, k, settings, rng), settings.noise)
         fit = converge(rows, fit, replace(loose, max_iter=min(CHECK_STEP, settings.max_iter)))
-        go_on = all(_may_reach(fit, earlier.objective) for earlier in finished)
+        go_on = all(_may_reach(fit, end.objective) for end in ends)
         if go_on:
             fit = converge(rows, fit, loose)
-        if go_on or fit.converged:
-            if all(fit.objective > earlier.objective for earlier in finished):
-                polished.append(converge(rows, fit, settings))
-            finished.append(fit)
         starts.append(Start(fit.nats, len(fit.objectives), go_on or fit.converged))
-        best = max(finished, key=lambda each: each.objective)
-        n_agreeing = sum(_agree(each, best, loose.tol) for each in finished)
-        if n_agreeing >= ENOUGH and _all_differ(best.mixture):
+        if not starts[-1].finished:
+            continue
+        is_best = all(fit.objective > end.objective for end in ends)
+        ends.append(_End.of(fit))
+        if is_best:
+            fit = converge(rows, fit, settings)
+            best = fit if best is None or fit.objective > best.objective else best
+        highest = max(ends, key=lambda end: end.objective)
+        n_agreeing = sum(_agree(end, highest, loose.tol) for end in ends)
+        if n_agreeing >= ENOUGH and highest.all_differ:
             break
-    return Search(max(polished, key=lambda each: each.objective), tuple(starts), n_agreeing)
+    assert best is not None  # the first start is finished
+    return Search(best, tuple(starts), n_agreeing)
 
 
 def number_of_seeds(settings: Settings, k: int, n_rows: int) -> int:
@@ -137,19 +142,15 @@ def begin(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> M
         noise = replace(noise, model="shared")
     l = number_of_seeds(settings, k, int(rows.total_weight))
     few = ROWS_PER_SEED * l
-    if noise.model != "cell" and few < rows.shape[0] and not rows.layout.weight_one:
-        rows = rows.subset(rows.draw(few, rng))
+    if noise.model != "cell" and few < int(rows.total_weight):
+        each_once = rows.repeated()
+        if not each_once.layout.weight_one:
+            rows = each_once.subset(each_once.draw(few, rng))
     mixture = _seeds(rows, l, noise, rng)
     halvings = _halvings(rows, mixture, rng) if noise.model == "cell" else 0
     for cooler in [*range(halvings, 0, -1), *[0] * (1 + PLAIN_STEPS)]:
         statistics = accumulate(rows, mixture.scores(), noise.items, cooler)
-        if noise.model == "cell":
-            mixture = noise.maximise(statistics, mixture)
-        else:  # templates are not rounded yet
-            means = statistics.means(mixture.means)
-            bits = replace(mixture, means=means).templates == 1
-            rates = noise.rates(statistics, bits)
-            mixture = Mixture(means, statistics.weights, rates, noise.items)
+        mixture = noise.maximise(statistics, mixture)
     merged = merge(statistics, mixture, k, noise.prior)
     return settings.noise.maximise(merged, mixture.with_equal_weights(np.arange(k)))
 
@@ -167,22 +168,26 @@ def converge(rows: Rows, fit: Fit, settings: Settings) -> Fit:
     With a probability per cell, EM may be slow: after any two steps, the path is extrapolated, and
     where that raises the objective, EM goes on from there.
     """
-    path, may_stop = [fit.mixture], True
+    jumps = settings.noise.model == "cell" and fit.mixture.means.size <= _PATH_CELLS
+    path, may_stop = [fit.mixture] if jumps else [], True
     while not (converged := may_stop and _is_close(fit, settings.tol)):
         if len(fit.objectives) > settings.max_iter:
             break
-        fit = em_step(rows, fit, settings.noise)
-        path.append(fit.mixture)
-        may_stop = may_stop or len(path) == 3  # gains are compared if there was no jump in between
-        if len(path) == 3 and not _is_close(fit, settings.tol):
+        if len(path) == 3:
             fit, may_stop = _jump(rows, fit, path, settings.noise)
             path = [fit.mixture]
+            continue
+        fit = em_step(rows, fit, settings.noise)
+        if jumps:
+            path.append(fit.mixture)
+            may_stop = may_stop or len(path) == 3  # gains are not compared across a jump
     return replace(fit, converged=converged)
 
 
 def _jump(rows: Rows, fit: Fit, path: list[Mixture], noise: Noise) -> tuple[Fit, bool]:
-    """The fit at an extrapolated mixture if that is better, and whether it is not."""
-    further = extrapolate(*path) if noise.model == "cell" else None
+    """The fit at an extrapolated mixture, if that is better, and False; otherwise the fit as it is,
+    and True."""
+    further = extrapolate(*path)
     if further is None:
         return fit, True
     jumped = evaluate(rows, further, noise)
@@ -302,31 +307,49 @@ def _halvings(rows: Rows, mixture: Mixture, rng: np.random.Generator) -> int:
     return _MAX_HALVINGS
 
 
-def _agree(fit: Fit, best: Fit, tol: float) -> bool:
-    """Whether two fits reached the same objective with the same components, in any order."""
-    if fit is best:
+@dataclass(frozen=True, eq=False)
+class _End:
+    """Where a start ended: what is needed to see whether another one ended there, too."""
+
+    objective: int
+    n_rows: int
+    templates: list[bytes] | None
+    """In sorted order; None with a probability per cell."""
+    percent: NDArray[np.int8] | None
+    """The probabilities of the cells in percent."""
+
+    @classmethod
+    def of(cls, fit: Fit) -> "_End":
+        if fit.mixture.noise is None:
+            percent = np.rint(100 * fit.mixture.means).astype(np.int8)
+            return cls(fit.objective, fit.statistics.n_rows, None, percent)
+        templates = sorted(map(bytes, fit.mixture.templates))
+        return cls(fit.objective, fit.statistics.n_rows, templates, None)
+
+    @property
+    def all_differ(self) -> bool:
+        """Whether no two components have the same template; equal ones are a sign of a poor end."""
+        return self.templates is None or len(set(self.templates)) == len(self.templates)
+
+
+def _agree(end: _End, best: _End, tol: float) -> bool:
+    """Whether two starts reached the same objective with the same components, in any order:
+    with equal templates, or with probabilities that differ by no more than one percent.
+    """
+    if end is best:
         return True
-    limit = 2 * tol * (best.statistics.n_rows << fixed.LIKELIHOOD_BITS)
-    if best.objective - fit.objective > limit:
+    if best.objective - end.objective > 2 * tol * (best.n_rows << fixed.LIKELIHOOD_BITS):
         return False
-    if best.mixture.noise is not None:
-        one, other = (sorted(map(bytes, each.mixture.templates)) for each in (fit, best))
-        return one == other
-    free = set(range(best.mixture.n_components))
-    for mean in fit.mixture.means:
-        apart = np.abs(best.mixture.means - mean).max(axis=1)
+    if end.percent is None or best.percent is None:
+        return end.templates == best.templates
+    free = set(range(len(best.percent)))
+    for percent in end.percent:
+        apart = np.abs(best.percent - percent).max(axis=1)
         i = int(apart.argmin())
-        if apart[i] > _SAME or i not in free:
+        if apart[i] > 1 or i not in free:
             return False
         free.remove(i)
     return True
-
-
-def _all_differ(mixture: Mixture) -> bool:
-    """Whether no two components have the same template; equal ones are a sign of a poor end."""
-    if mixture.noise is None:
-        return True
-    return len(set(map(bytes, mixture.templates))) == mixture.n_components
 
 
 def _may_reach(fit: Fit, objective: int) -> bool:

@@ -24,7 +24,7 @@ def number_of_seeds(
 ) -> int:
     """l: as asked for, or ⌈(4/w_min)·ln(2/(δ·w_min))⌉ capped at ⌈m/4⌉-1 but never below k.
 
-    A seed that attracts nobody but itself has weight 1/m, and step 5 removes it only while
+    A seed that attracts no row but itself has weight 1/m, and step 5 removes it only while
     l < m/4; with l near m every row would be its own seed and round 1 would do nothing.
     """
     if n_seeds is not None:
@@ -60,8 +60,8 @@ def given(
     if n != columns or (l != k if name == "init" else l < k):
         least = "" if name == "init" else "at least "
         raise InputError(
-            f"{name} must hold one template a row, shape ({least}n_components, columns) = {shape}, "
-            f"got {rows.shape}"
+            f"{name} must hold one template per row, shape ({least}n_components, columns) = "
+            f"{shape}, got {rows.shape}"
         )
     return _mixture(rows.take(range(l)), n, noise)
 
@@ -107,10 +107,14 @@ def _of_responsibilities(rows: Rows, values: Any) -> Mixture:
     if rows.remote or rows.layout.weight_one:
         raise InputError("init takes responsibilities of rows in memory without weights only")
     shares = np.rint(values / totals * (1 << fixed.SHARE_BITS)).astype(np.int64)
-    words = rows.take(np.arange(len(shares)))
-    sums = backend(6e-8 * words.size).column_sums(words, shares, rows.shape[1])
-    mass = shares.sum(axis=0)
-    means = (sums + 0.5 * (1 << fixed.SHARE_BITS)) / (mass[:, None] + (1 << fixed.SHARE_BITS))
+    n, words = rows.shape[1], rows.subset(np.arange(len(shares))).words
+    kernels, mass = backend(6e-8 * words.size), shares.sum(axis=0)
+    bits, known = rows.layout.bits(words, n), rows.layout.known(words, n)
+    sums = kernels.column_sums(np.ascontiguousarray(bits), shares, n)
+    cells = mass[:, None]
+    if known is not None:
+        cells = kernels.column_sums(np.ascontiguousarray(known), shares, n)
+    means = (sums + 0.5 * (1 << fixed.SHARE_BITS)) / (cells + (1 << fixed.SHARE_BITS))
     return Mixture(means, mass / mass.sum(), None)
 
 
@@ -132,9 +136,9 @@ def _mixture(words: Words, n: int, noise: float | None) -> Mixture:
 def noise_at(distance: float, n: int) -> float:
     """q0 ≤ ½ with q0(1-q0) = D / 2n, D the distance of the closest two seeds.
 
-    Where the paper is silent: no bit between them (or a single seed) counts as half a bit, and half
-    of all bits or more, where q0 would be ½ and nothing could be told apart, as a quarter of a bit
-    less than n/2.
+    The paper leaves two cases open. A distance of 0 (or a single seed) counts as half a bit. A
+    distance of n/2 or more, where q0 would be ½ and templates could not be distinguished, counts as
+    a quarter of a bit less than n/2.
     """
     return noise_of_pair(min(max(distance, 0.5), n / 2 - 0.25) / n)
 

@@ -17,7 +17,7 @@ from bitmix.rows import Rows
 from bitmix.rows.items import Items
 from bitmix.rows.protocol import PLAIN, Block
 
-_STATISTICS_BYTES = 1 << 30  # partial sums of all threads together
+_STATISTICS_BYTES = 1 << 28  # partial sums of all threads together
 
 
 class Model(Protocol):

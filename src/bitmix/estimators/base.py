@@ -26,6 +26,8 @@ from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
 from bitmix.support.randomness import seed_of, stream
 
+_BYTES_PER_CELL = 32  # of a component and column: a mean, a coefficient, and sums of two threads
+
 
 class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """What every fitted mixture of templates can do."""
@@ -41,7 +43,7 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
     id_column_: str | None = None
-    """The column of a file that names its rows, if the fit was given one."""
+    """The column of a file that names its rows, if there was one."""
     label_column_: str | None = None
     codes_: Codes | None = None
     """How the cells of a table were read as bits; None if they were 0 and 1."""
@@ -58,7 +60,7 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     @property
     def noise_(self) -> Any:
-        """The noise level, or an array of levels by `noise_model`."""
+        """The noise level; an array of levels if the noise model has several."""
         check_is_fitted(self)
         return self.mixture_.noise
 
@@ -71,7 +73,7 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return self.fit(X).predict(X)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """The likeliest template of each row; the lowest index among equals."""
+        """The most likely template of each row; the lowest index among equals."""
         return predict.labels(self.rows_like_fit(X), self.mixture_)
 
     def predict_proba(self, X: Any) -> Floats:
@@ -97,10 +99,11 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return columns if names is None else np.asarray(names)[columns]
 
     def score_samples(self, X: Any) -> Floats:
-        """ln Σ_i w_i f_i(x) of each row, natural log, with the fitted `means_`.
+        """ln Σ_i w_i f_i(x) of each row, in nats.
 
-        This is the log-likelihood of the paper's tables. f is a density over rows only for binary
-        templates, so use `bic` and `aic`, which round, to compare models.
+        `TwoRoundEM` and `ClassicEM` take T_i = `means_` here, as the paper's tables do. f is a
+        density over rows only if T_i is binary, so compare their fits by `bic` or `aic`, which
+        round.
         """
         return predict.log_likelihoods(self.rows_like_fit(X), self.mixture_)
 
@@ -326,8 +329,16 @@ def count_rows(rows: Rows) -> int:
     return max(rows.shape[0], int(rows.total_weight))
 
 
-def check_components(value: Any, m: int) -> int:
-    """k, at most one template per row, and no more rows than the integer sums have room for."""
+def _memory() -> int:
+    """The bytes of memory of this machine; a very large number if it is not known."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return 1 << 62
+
+
+def check_components(value: Any, m: int, n: int) -> int:
+    """k, at most one template per row, and no more than sums and memory have room for."""
     k = checks.whole(value, "n_components", least=1)
     if m > MAX_ROWS or k > MAX_COMPONENTS:
         raise InputError(
@@ -338,5 +349,12 @@ def check_components(value: Any, m: int) -> int:
         raise InputError(
             f"n_components must be at most the number of rows, n_samples={m}, got {k}: "
             "ask for fewer components or bring more rows"
+        )
+    needed, there = _BYTES_PER_CELL * k * n, _memory()
+    if needed > there:
+        raise InputError(
+            f"{k:,} components of {n:,} columns need {needed >> 30:,} GB or more, and there are "
+            f"{there >> 30:,} GB of memory: ask for fewer components, or leave out columns that "
+            "are nearly always the same"
         )
     return k

@@ -23,19 +23,20 @@ class TwoRoundEM(FittedTemplates):
     Parameters
     ----------
     n_components : int, default=2
-        k in the paper: how many templates.
+        k in the paper: the number of templates.
     rounds : int, default=2
         EM steps in all, at least 2; fewer if a step changes nothing. 10 is the paper's ten-round
         version, and the better choice on real data, where templates overlap.
     n_seeds : int, optional
         l in the paper. By default ⌈(4/w_min)·ln(2/(δ·w_min))⌉, but under a quarter of the rows.
     min_weight : float, optional
-        w_min in the paper: the least weight a template may have. By default 1/k.
+        w_min in the paper: the smallest weight that a template may have. By default 1/k.
     delta : float, default=0.1
         δ in the paper: the probability of failure that l is chosen for.
     round_one_rows : int, optional
-        Give round 1 a random sample of so many rows; round 2 always sees all. By default round 1
-        sees all too, as in the paper. Its guarantee asks for 8l rows; more are only slower.
+        Give round 1 a random sample of this many rows; round 2 always sees all rows. By default
+        round 1 sees all rows, too, as in the paper. The guarantee asks for 8l rows; more of them
+        only take longer.
     n_init : int, default=1
         Fits from other seeds; the one with the largest log-likelihood is kept.
     noise : float, optional
@@ -59,17 +60,17 @@ class TwoRoundEM(FittedTemplates):
     weights_ : array of float64, shape (k,)
         w_i.
     noise_ : float
-        The noise level the EM steps used: the one given, or q0 of step 2. The latter is read off
-        the *closest* pair of seeds and so lies below the true noise level, which harms neither
-        templates nor labels; the share of bits in which rows differ from their template
-        estimates the true one.
+        The noise level that the EM steps used: the one given, or q0 of step 2. The latter comes
+        from the *closest* pair of seeds and so lies below the true noise level, which harms neither
+        templates nor labels. The share of bits in which rows differ from their template estimates
+        the true one.
     n_seeds_ : int
-        l as used.
+        l: the number of seeds that were used.
     history_ : tuple of Round
         Per round: `log_likelihood` of the parameters it started from, `n_templates`, and the
         `weights` it ended with.
     seed_ : int
-        The number all random choices came from; equal to `random_state` where that is an int.
+        The number that all random choices came from; `random_state` if that is an int.
 
     Examples
     --------
@@ -133,7 +134,7 @@ class TwoRoundEM(FittedTemplates):
         delta = checks.between(self.delta, "delta", 0, 1)
         rows = binary_rows(X, self.binarize)
         m, n = rows.shape
-        k = check_components(self.n_components, m)
+        k = check_components(self.n_components, m, n)
         if self.round_one_rows is not None:
             m = min(m, checks.whole(self.round_one_rows, "round_one_rows", least=k))
         if seeds is None:
@@ -181,9 +182,9 @@ class ClassicEM(FittedTemplates):
     Parameters
     ----------
     n_components : int, default=2
-        k in the paper: how many templates.
+        k in the paper: the number of templates.
     max_iter : int, default=100
-        EM steps at most; a step that changes nothing ends the fit earlier.
+        The largest number of EM steps; a step that changes nothing ends the fit earlier.
     n_init : int, default=1
         Starts from other rows; the one with the largest log-likelihood is kept.
     noise : float, optional
@@ -258,7 +259,7 @@ class ClassicEM(FittedTemplates):
         n_init = checks.whole(self.n_init, "n_init", least=1)
         rows = binary_rows(X, self.binarize)
         m, n = rows.shape
-        k = check_components(self.n_components, m)
+        k = check_components(self.n_components, m, n)
         seed = seed_of(self.random_state)
 
         def run(number: int) -> FitResult:

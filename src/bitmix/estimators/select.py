@@ -31,7 +31,7 @@ PATIENCE = 3  # without a range: values of k that may pass without improvement
 ROWS_PER_COMPONENT = 10  # without a range: k goes no further than this allows
 _ENTROPY_BITS = 40  # of fraction, for the entropy of a row
 _SPLITS = 5
-_CHANCE = 0.1  # groups that come back no better than this are not real
+_CHANCE = 0.1  # groups that are less stable than this are not real
 _AS_STABLE = 0.01
 
 
@@ -129,10 +129,10 @@ def select_components(
     """Choose how many templates the rows of X have.
 
     A template bit has two values, so it costs at most one bit, ln 2 nats, and not the ½·ln m of a
-    real parameter; less where templates have most columns in common (`template_nats`). That is
-    ``"mdl"``, the default. ``"icl"`` adds the entropy of the memberships to it. ``"bic"`` counts
-    bits as real parameters and misses light templates. ``"stability"`` asks another question: for
-    the largest k whose groups come back when two halves of the rows are fitted apart.
+    real parameter; it costs less where templates have most columns in common (`template_nats`).
+    That is ``"mdl"``, the default. ``"icl"`` adds the entropy of the memberships. ``"bic"`` counts
+    bits as real parameters and misses light templates. ``"stability"`` asks another question: what
+    is the largest k for which the same groups are found in two halves of the rows?
 
     Parameters
     ----------
@@ -141,13 +141,14 @@ def select_components(
         The numbers to try. By default 1, 2, 3, … until the criterion has not improved for three
         values, and no more than one per ten rows.
     estimator : TemplateMixture, optional
-        Its parameters are used for every fit. If its noise model is ``"auto"``, it is chosen once,
-        for the number in the middle of the range (for 3 without one).
+        Its parameters are used for every fit. If its noise model is ``"auto"``, it is chosen for
+        the number in the middle of the range (for 3 without one), and again for the number that is
+        selected: if that is another noise model, everything is fitted once more with that one.
     criterion : {"mdl", "icl", "bic", "aic", "stability"}, default="mdl"
     sample_weight : array-like, shape (m,), optional
         How often each row counts.
     random_state : int, RandomState, Generator or None
-        As in `TemplateMixture`; that of `estimator` where this is None.
+        As in `TemplateMixture`; if it is None, that of `estimator`.
 
     Examples
     --------
@@ -162,6 +163,8 @@ def select_components(
     if criterion not in CRITERIA:
         raise InputError(f"criterion must be one of {', '.join(CRITERIA)}, got {criterion!r}")
     estimator = TemplateMixture() if estimator is None else estimator
+    if not isinstance(estimator, TemplateMixture):
+        raise InputError(f"estimator must be a TemplateMixture, got {estimator!r}")
     rows = as_rows(X, estimator.binarize, missing=True, sample_weight=sample_weight, codes=Wishes())
     if criterion == "stability":
         rows = rows.repeated()
@@ -174,39 +177,60 @@ def select_components(
     estimator = clone(estimator).set_params(random_state=seed)
     wanted, n_rows = None, count_rows(rows)
     if k_range is not None:
-        wanted = sorted({check_components(k, n_rows) for k in k_range})
+        wanted = sorted({check_components(k, n_rows, rows.shape[1]) for k in k_range})
         if not wanted:
             raise InputError("k_range must hold at least one number of templates, got none")
-    middle = min(3, n_rows) if wanted is None else wanted[len(wanted) // 2]
-    fits: dict[int, TemplateMixture] = {}
-    if estimator.noise_model == "auto" and estimator.noise is None:
-        fits[middle] = _fitted(estimator, middle, X, rows)
-        estimator.set_params(noise_model=fits[middle].noise_model_)
-    candidates: dict[int, Candidate] = {}
     with shown(estimator.verbose):
-        for k in _tried(wanted, n_rows, candidates, criterion):
-            if k not in fits:
-                fits[k] = _fitted(estimator, k, X, rows)
-            candidates[k] = _candidate(rows, fits[k])
-    if criterion == "stability":
-        with shown(estimator.verbose):
-            candidates = {
-                k: replace(each, stability=_instability(rows, estimator, k, seed))
-                for k, each in progress(candidates.items(), "halves", total=len(candidates))
-            }
-        best = _most_stable(list(candidates.values()))
-    else:
-        best = min(candidates.values(), key=lambda candidate: getattr(candidate, criterion))
-    models = tuple(fits[k] for k in candidates)
-    selection = Selection(best.n_components, criterion, tuple(candidates.values()), models)
+        if estimator.noise_model != "auto" or estimator.noise is not None:
+            selection = _enumerated(estimator, {}, rows, wanted, criterion)
+        else:
+            middle = min(3, n_rows) if wanted is None else wanted[len(wanted) // 2]
+            chosen = _fitted(estimator, middle, rows)
+            selection = _of_noise_model(chosen, rows, wanted, criterion)
+            again = _fitted(estimator, selection.n_components, rows)
+            if again.noise_model_ != chosen.noise_model_:
+                selection = _of_noise_model(again, rows, wanted, criterion)
+            else:  # the same fit, with the scores of the noise models
+                models = [again if m is selection.model else m for m in selection.models]
+                selection = replace(selection, models=tuple(models))
     if selection.at_end and criterion != "stability":
         warnings.warn(
-            f"{best.n_components} is the largest number that was tried: more templates may be "
+            f"{selection.n_components} is the largest number that was tried: more templates may be "
             "better, so try a longer range",
             RangeWarning,
             stacklevel=2,
         )
     return selection
+
+
+def _of_noise_model(
+    fitted: TemplateMixture, rows: Rows, wanted: list[int] | None, criterion: str
+) -> Selection:
+    """A selection with the noise model that was chosen for one number of templates."""
+    estimator = clone(fitted).set_params(noise_model=fitted.noise_model_)
+    return _enumerated(estimator, {fitted.n_components: fitted}, rows, wanted, criterion)
+
+
+def _enumerated(
+    estimator: TemplateMixture, fits: dict[int, TemplateMixture], rows: Rows,
+    wanted: list[int] | None, criterion: str,
+) -> Selection:  # fmt: skip
+    """Fits for every number of templates, but for those that are there, and the best of them."""
+    candidates: dict[int, Candidate] = {}
+    for k in _tried(wanted, count_rows(rows), candidates, criterion):
+        if k not in fits:
+            fits[k] = _fitted(estimator, k, rows)
+        candidates[k] = _candidate(rows, fits[k])
+    if criterion == "stability":
+        candidates = {
+            k: replace(each, stability=_instability(rows, estimator, k, estimator.random_state))
+            for k, each in progress(candidates.items(), "halves", total=len(candidates))
+        }
+        best = _most_stable(list(candidates.values()))
+    else:
+        best = min(candidates.values(), key=lambda candidate: getattr(candidate, criterion))
+    models = tuple(fits[k] for k in candidates)
+    return Selection(best.n_components, criterion, tuple(candidates.values()), models)
 
 
 def _tried(
@@ -224,7 +248,7 @@ def _tried(
             return
 
 
-def _fitted(estimator: TemplateMixture, k: int, X: Any, rows: Rows) -> TemplateMixture:
+def _fitted(estimator: TemplateMixture, k: int, rows: Rows) -> TemplateMixture:
     model: TemplateMixture = clone(estimator).set_params(n_components=k)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a number that is too large is meant to be tried
@@ -252,7 +276,7 @@ def _instability(rows: Rows, estimator: TemplateMixture, k: int, seed: int) -> f
     for split in range(_SPLITS):
         order = stream(seed, "sample", 1 + split).permutation(m)
         halves = (rows.subset(np.sort(half)) for half in (order[: m // 2], order[m // 2 :]))
-        labels = [_fitted(estimator, k, half, half).predict(rows) for half in halves]
+        labels = [_fitted(estimator, k, half).predict(rows) for half in halves]
         agreement.append(adjusted_rand_score(*labels))
     return 1 - math.fsum(agreement) / _SPLITS
 
@@ -293,7 +317,7 @@ def _log(number: float) -> float:
 
 
 def _entropy(rows: Rows, mixture: Mixture) -> float:
-    """-Σ p ln p over all rows and components, in integers: a weight is exactly so many rows."""
+    """-Σ p ln p over all rows and components, in integers, so that weights are exact."""
     per_row, one = np.asarray(predict.entropies(rows, mixture)), rows.layout.weight_one or 1
     units = np.rint(per_row * 2.0**_ENTROPY_BITS).astype(np.int64)
     counts = np.rint(rows.weights * one).astype(np.int64)

@@ -27,8 +27,8 @@ from bitmix.support.progress import shown
 from bitmix.support.randomness import seed_of
 from bitmix.theory.guarantee import seeds_needed
 
-MIN_ROWS_SEARCH, ROWS_PER_SEED = 4096, 8  # condition 2 of Theorem 1: m ≥ 8l
-_ROWS_AT_ONCE = 256  # when different rows are counted
+MIN_ROWS_SEARCH, _SAMPLE_PER_SEED = 4096, 8  # condition 2 of Theorem 1: m ≥ 8l
+_ROWS_AT_ONCE = 256  # when distinct rows are counted
 _EQUAL = 1e-3  # components are equal if no probability differs by more
 
 
@@ -48,11 +48,11 @@ class TemplateMixture(
     n_components : int, default=2
         k: the number of templates.
     noise_model : {"auto", "shared", "updown", "component", "feature", "cell"}, default="auto"
-        How likely a bit differs from its template's: one rate for all (the paper's model), one for
-        bits that are 0 and one for bits that are 1, one per template, one per column, or a
-        probability per template and column (the latent class model). With ``"auto"`` the simplest
-        one is chosen whose log-likelihood on held-out rows is within two standard errors of the
-        best; see `noise_model_scores_`.
+        The probability that a bit differs from its template's: one rate for all bits (the paper's
+        model), one for bits that are 0 and one for bits that are 1, one per template, one per
+        column, or a probability per template and column (the latent class model). With ``"auto"``
+        the simplest model is chosen whose log-likelihood on held-out rows is within two standard
+        errors of the best; see `noise_model_scores_`.
     noise : float or pair of floats, optional
         Rates that are known: q, for ``"shared"``, or (α, β), for ``"updown"``, where α is the
         probability that a 0 becomes a 1 and β that a 1 becomes a 0. One of the two may be None. A
@@ -60,20 +60,20 @@ class TemplateMixture(
     prior : float, default=0.1
         The strength of the prior, in rows; see Notes. With 0, the likelihood is maximised.
     n_init : int, default=5
-        How many starts to make, at most: three that agree are enough.
+        The largest number of starts. Three finished starts that agree end the search earlier.
     max_iter : int, default=10000
-        EM steps at most, of each start and of the fit to all rows.
+        The largest number of EM steps, of each start and of the fit to all rows.
     tol : float, default=1e-7
         A fit ends when the objective is within this of its limit, in nats per row, judged by its
         last two gains.
     min_weight : float, optional
-        The least weight a template may have, if known: sets how many seeds are drawn. By default
-        there are 2 seeds per component, and at least 64, or 32 with a probability per cell.
+        The smallest weight that a template may have, if known: it sets how many seeds are drawn. By
+        default there are 2 seeds per component, and at least 64, or 32 with a probability per cell.
     delta : float, default=0.1
         The probability of failure the seeds are chosen for, with `min_weight`.
     max_rows_search : int, optional
-        With more rows than this, starts see a random sample of so many. By default 8 rows per seed,
-        what Theorem 1 asks of the first round, and at least 4,096; see `n_rows_searched_`.
+        With more rows than this, starts see a random sample of this size. By default 8 rows per
+        seed, which is what Theorem 1 asks of the first round, and at least 4,096.
     init : array-like, optional
         Where to start instead of from random rows: templates or probabilities of shape (k, n),
         responsibilities of shape (m, k), or labels of shape (m,).
@@ -89,12 +89,14 @@ class TemplateMixture(
     templates_ : array of uint8, shape (k, n)
         The templates, heaviest first. With a probability per cell, these are rounded.
     weights_ : array of float64, shape (k,)
-        A component that lost all its rows keeps its template and has weight 0.
+        The share of each component. A component that lost all its rows keeps its template and has
+        weight 0.
     noise_model_ : str
         The noise model that was fitted.
     noise_model_scores_ : dict
-        For each noise model, if they were compared: its mean log-likelihood per held-out row, by
-        how much it is behind the best, and the standard error of that.
+        For each noise model, if models were compared: its mean log-likelihood per held-out row
+        (`log_likelihood`), how far it is behind the best (`behind`), and the standard error of that
+        (`standard_error`). Otherwise empty.
     noise_ : float, or array of shape (2,), (k,), (n,) or (k, n)
         The probability that a bit differs from its template's: q, (α, β), or one per template,
         column or cell.
@@ -109,24 +111,26 @@ class TemplateMixture(
     n_iter_ : int
         EM steps of that fit.
     n_seeds_, n_rows_searched_ : int
-        The number of seeds per start, and of rows that the starts saw.
+        The number of seeds per start, and the number of rows that the starts saw.
     starts_ : tuple
-        The objective of each start, how many steps it took, and whether it was finished or given
-        up.
+        For each start, its `objective`, the number of its EM steps (`n_steps`), and whether it was
+        `finished` or given up.
     n_starts_, n_agreeing_ : int
         Starts that were finished, and how many of them reached the best objective with the same
         components.
     duplicates_ : list of pairs
-        Components that are equal: a sign of too many.
-    history_, seed_
-        As in `TwoRoundEM`.
+        Components that are equal, which is a sign of too many components.
+    history_ : tuple of Round
+        One entry per E step of the fit to all rows, with its `log_likelihood`.
+    seed_ : int
+        The number that all random choices came from; `random_state` if that is an int.
 
     Notes
     -----
     The objective is the log-likelihood of the mixture, rows weighted by `sample_weight`, plus the
-    logarithm of a prior, with b = `prior` and μ the share of ones of a column. A template bit is 1
-    with probability μ, as a bit of any row is, unless b is 0. For flip rates ν it adds
-    (b/2)·Σ ln ν(1-ν), as if b more cells had been half flipped; for a probability p per cell
+    logarithm of a prior. Let b be `prior` and μ the share of ones of a column. A template bit is 1
+    with probability μ, as a bit of any row is, unless b is 0. Flip rates ν add (b/2)·Σ ln ν(1-ν),
+    as if b more cells had been half flipped. A probability p per cell adds
     b·Σ μ·ln p + (1-μ)·ln(1-p), as if each component had b more rows that are like all rows.
 
     Examples
@@ -211,7 +215,7 @@ class TemplateMixture(
             X, self.binarize, missing=True, mask=mask, sample_weight=sample_weight,
             codes=Wishes.of(one_values, columns),
         )  # fmt: skip
-        k = check_components(self.n_components, count_rows(rows))
+        k = check_components(self.n_components, count_rows(rows), rows.shape[1])
         noise, compare_models = checked_noise(self.noise_model, self.noise, self.prior)
         codes = getattr(rows, "codes", None)
         if groups:
@@ -225,7 +229,7 @@ class TemplateMixture(
         check_items(noise, rows)
         settings = checked_settings(self, noise, n_seeds=self._given_seeds(k))
         total = int(rows.total_weight)
-        max_rows = max(ROWS_PER_SEED * number_of_seeds(settings, k, total), MIN_ROWS_SEARCH)
+        max_rows = max(_SAMPLE_PER_SEED * number_of_seeds(settings, k, total), MIN_ROWS_SEARCH)
         if self.max_rows_search is not None:
             max_rows = checks.whole(self.max_rows_search, "max_rows_search", least=k)
         start = None
@@ -327,7 +331,7 @@ class TemplateMixture(
             )
         elif all_searched and (n_distinct := _count_distinct(rows, len(self.weights_))):
             warnings.warn(
-                f"there are {len(self.weights_)} components for {n_distinct} different rows: ask "
+                f"there are {len(self.weights_)} components for {n_distinct} distinct rows: ask "
                 "for fewer components",
                 EmptyComponentsWarning,
                 stacklevel=3,
@@ -335,7 +339,7 @@ class TemplateMixture(
 
 
 def _count_distinct(rows: Rows, k: int) -> int:
-    """The number of different rows if it is below k, otherwise 0."""
+    """The number of distinct rows if it is below k, otherwise 0."""
     seen: set[bytes] = set()
     for start, stop in spans(rows.shape[0], _ROWS_AT_ONCE):
         some = rows.subset(np.arange(start, stop))

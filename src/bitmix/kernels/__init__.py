@@ -2,7 +2,7 @@
 
 `reference` is the definition, in NumPy; `compiled` is its numba twin. ``BITMIX_KERNELS`` chooses
 (``reference`` or ``compiled``). By default a process starts with NumPy, as loading numba takes
-nearly half a second, and goes over to numba, where it is installed, when that would have paid.
+nearly half a second, and goes over to numba, if it is installed, once NumPy has worked that long.
 ``BITMIX_NUM_THREADS`` sets how many threads share the blocks of a pass. Neither changes a result.
 """
 
@@ -76,7 +76,7 @@ _numpy_seconds = 0.0  # spent by this process, as estimated
 
 
 def backend(seconds: float = 0.0) -> Kernels:
-    """The back end for a call that would take NumPy about so many seconds."""
+    """The back end for a call that would take NumPy about this many seconds."""
     global _numpy_seconds
     name = os.environ.get("BITMIX_KERNELS", "")
     if not name:

@@ -31,7 +31,7 @@ _OUT1 = types.Array(types.int64, 1, "C")
 _OUT2 = types.Array(types.int64, 2, "C")
 
 # numba freezes these into machine code and keeps it on disk for as long as *this file* stays the
-# same. So they stand here once more, and a change in `fixed` alone is an error, not a stale kernel.
+# same. So they are repeated here, and a change in `fixed` alone is an error, not a stale kernel.
 CUT_NATS, EXP_BITS, LN2_48, LOG_BITS, SHARE_BITS = 22, 31, 195103586505167, 32, 30
 for _name in ("CUT_NATS", "EXP_BITS", "LN2_48", "LOG_BITS", "SHARE_BITS"):
     if globals()[_name] != getattr(fixed, _name):
@@ -44,7 +44,7 @@ _WIDE = 8  # whole numbers that the processor adds at once
 _CHUNK_ROWS = 128  # rows scored at once, so that scores and a tile of the table stay in the cache
 _TILE_ROWS = 4
 _FEW_ALIVE = 4  # with more components, a row's shares are added in whole vectors
-_FULL_SHARE = 4  # if one component in so many is in question, all scores are summed
+_FULL_SHARE = 4  # if one component in this many is in question, all scores are summed
 
 _INT = ir.IntType(64)
 _WIDE_VECTOR = ir.VectorType(_INT, _WIDE)
@@ -80,7 +80,7 @@ def _add_where(
     rows: Any, shares: Any, found: Any,
 ) -> Any:  # fmt: skip
     """out[to : to+64] += the share of each of the rows, in the columns where word w of the row has
-    a bit. The 64 sums stay in registers: memory is touched once a row, and once at the end.
+    a bit. The 64 sums stay in registers: memory is touched once per row, and once at the end.
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -110,7 +110,7 @@ def _add_where(
 
 
 def _over_events(n_vectors: int, kind: ir.VectorType, *, back: bool = False) -> Any:
-    """An intrinsic for so many vectors of components, whose numbers stay in registers all along.
+    """An intrinsic for this many vectors of components, whose numbers stay in registers.
 
     It adds up the table's lines for the events of a row, values[to:] += Σ table[cell, first:]; or,
     `back`, it adds the values to each of these lines. Numbers of 16 bits stay at their largest

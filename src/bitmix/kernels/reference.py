@@ -172,7 +172,7 @@ def cell_lines(p: Floats, base: NDArray[np.bool_], bits: int, tables: Tables, li
     base row per component, in units of 2^-bits nats.
 
     The first n lines have what a cell adds that differs from the base, ln P(other) - ln P(base); n
-    more, if there are so many, what an unknown cell adds, -ln P(base).
+    more lines, if cells may be unknown, have what an unknown cell adds, -ln P(base).
     """
     n, k = p.shape
     if_one, if_zero = (logs(x, tables) >> (LOG_BITS - bits) for x in (p, 1 - p))

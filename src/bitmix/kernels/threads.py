@@ -41,7 +41,7 @@ def available() -> int:
 
 
 def run_in_threads(function: Callable[[], R], threads: int, stop: threading.Event) -> list[R]:
-    """The results of so many calls of the function, side by side, one of them in this thread.
+    """The results of this many calls of the function, side by side, one of them in this thread.
 
     After an error or Ctrl-C, `stop` is set, on which the function should return soon.
     """

@@ -14,7 +14,7 @@ from bitmix.support.atomic import atomic_write, naming
 from bitmix.support.npy import read_npy_header
 
 VERSION = 1
-_MOST_TIMES = 8  # the size of the file; we write arrays as they are
+_MOST_TIMES = 8  # times the size of the file: arrays are stored uncompressed
 
 
 def write(
@@ -40,8 +40,8 @@ def is_model(path: str | os.PathLike[str]) -> bool:
 
 def _plain(value: Any) -> Any:
     """NumPy's numbers as Python's."""
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
     raise TypeError(f"cannot save a parameter of type {type(value).__name__}")
 
 

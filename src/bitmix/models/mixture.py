@@ -42,7 +42,7 @@ def as_noise_model(value: Any) -> NoiseModel:
     """A noise model by its name."""
     if isinstance(value, str) and value in NOISE_MODELS:
         return value
-    raise InputError(f"noise_model must be one of {', '.join(NOISE_MODELS)}, got {value!r}")
+    raise InputError(f"noise_model must be one of auto, {', '.join(NOISE_MODELS)}, got {value!r}")
 
 
 def wide_log_rates(rate: float) -> tuple[int, int]:
@@ -110,7 +110,7 @@ class Mixture:
 
     @property
     def templates(self) -> NDArray[np.uint8]:
-        """T_i rounded to bits; ½ rounds to 0. An item has its likeliest value."""
+        """T_i rounded to bits; ½ rounds to 0. An item has its most likely value."""
         bits = self.means > 0.5
         if self.items is not None:
             bits = self.items.one_per_item(self.means, bits)
@@ -222,7 +222,9 @@ class Mixture:
         return AffineScores(log_weights, zero, coef, bits)
 
     def _cell_scores(self) -> CellScores:
-        n, rates = self.means.shape[1], self.means.clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
+        n, rates = self.means.shape[1], self.means
+        if rates.min() < MIN_PROBABILITY or rates.max() > 1 - MIN_PROBABILITY:
+            rates = rates.clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
         largest = 28  # nats: -ln of the least probability, rounded up
         bits = min(fixed.LOG_BITS, fixed.score_bits(n * (4 * largest + 4) + 1600))
         columns = None if self.items is None else np.flatnonzero(self.items.is_value)

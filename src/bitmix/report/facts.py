@@ -131,7 +131,7 @@ class Column:
     observed: float
     expected: float
     p_value: float
-    """Probability of so many flips or more, times the number of columns; at most 1."""
+    """Probability of this many flips or more, times the number of columns; at most 1."""
     worst_group: int
     """The group with the largest share of flips, and that share."""
     worst_share: float
@@ -268,8 +268,8 @@ def certify_if_possible(
     noise_model = getattr(model, "noise_model_", "shared")
     if noise_model != "shared":
         return None, (
-            "A certificate assumes one noise level for all cells. This fit has "
-            f"noise_model={noise_model!r}."
+            "A certificate assumes one noise level for all cells, but this fit has "
+            f"noise_model={noise_model!r}: fit with noise_model='shared'."
         )
     if rows.layout.missing:
         return None, "A certificate needs complete rows. Some cells of these rows are missing."

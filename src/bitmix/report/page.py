@@ -25,7 +25,7 @@ MAX_STRIP_GROUPS = 12
 MAX_PICTURE_BITS = 16_000_000
 """Bits of all pictures together; if the columns are too many for that, fewer groups are drawn."""
 MAX_POWER = 30
-"""Odds beyond this power of ten are not told apart."""
+"""Odds beyond this power of ten are all written alike."""
 MAX_VALUE_LENGTH = 60
 CRITERIA = {
     "mdl": "nats needed to write the rows down",

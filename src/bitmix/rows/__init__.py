@@ -103,9 +103,7 @@ def _check_unread(X: Any, codes: Codes | Wishes | None) -> None:
 def unweighted(rows: Rows) -> Rows:
     """The rows, after it is checked that they have no weights, which would be ignored."""
     if rows.layout.weight_one:
-        raise InputError(
-            "X has weights, which only TemplateMixture.fit heeds: give it without them"
-        )
+        raise InputError("X has weights, which only TemplateMixture.fit uses: give it without them")
     return rows
 
 

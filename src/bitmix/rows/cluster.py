@@ -203,7 +203,7 @@ class ClusterRows:
         return self
 
     def repeated(self) -> "ClusterRows":
-        """The rows themselves: repeating them is not worth while here."""
+        """The rows themselves: they are not repeated on a cluster."""
         return self
 
     def draw(self, l: int, rng: np.random.Generator) -> NDArray[np.int64]:

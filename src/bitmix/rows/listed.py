@@ -1,11 +1,13 @@
 """Rows as lists of events: kept beside packed rows, or in their place where that is smaller."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bitmix.kernels.bits import WORD, Words, pack, words_for
+from bitmix.errors import InputError
+from bitmix.kernels.bits import WORD, Words, words_for
 from bitmix.kernels.events import BASE_ROWS, Events
 from bitmix.kernels.fixed import Ints
 from bitmix.rows.protocol import Layout
@@ -33,6 +35,29 @@ class ListedWords:
         weights = None if self.weights is None else self.weights[numbers]
         return ListedWords(self.events.take(numbers), weights)
 
+    def column_counts(self) -> Ints:
+        """The number of ones in each column, rows counted by weight."""
+        cells, counts = self.events.cells, np.zeros(len(self.events.base), dtype=np.int64)
+        lengths = np.diff(self.events.starts)
+        np.add.at(counts, cells, 1 if self.weights is None else np.repeat(self.weights, lengths))
+        return counts
+
+    def with_columns(self, columns: NDArray[np.intp]) -> "ListedWords":
+        """These columns alone."""
+        starts, cells = self.events.starts, self.events.cells
+        place = np.full(len(self.events.base), -1)
+        place[columns] = np.arange(len(columns))
+        new = place[cells]
+        before = np.concatenate([[0], np.cumsum(new >= 0)])
+        base = np.zeros(len(columns), dtype=np.bool_)
+        events = Events(before[starts], new[new >= 0].astype(np.uint32), base)
+        return ListedWords(events, self.weights)
+
+    def keys(self) -> list[bytes]:
+        """The rows as bytes, the same for equal rows."""
+        cells = self.events.cells
+        return [cells[start:stop].tobytes() for start, stop in pairwise(self.events.starts)]
+
     def read(self, start: int, stop: int, *, reuse: bool = False) -> Words:
         """The packed rows start … stop."""
         return self.take(np.arange(start, max(start, stop)))
@@ -41,11 +66,12 @@ class ListedWords:
         """The packed rows with these numbers."""
         some = self.subset(numbers)
         starts, cells = some.events.starts, some.events.cells
-        bits = np.zeros((len(numbers), len(some.events.base)), dtype=np.bool_)
-        bits[np.repeat(np.arange(len(numbers)), np.diff(starts)), cells] = True
+        words = np.zeros((len(numbers), words_for(len(some.events.base))), dtype=WORD)
+        row = np.repeat(np.arange(len(numbers)), np.diff(starts))
+        np.bitwise_or.at(words, (row, cells >> 6), WORD.type(1) << (cells & 63).astype(WORD))
         if some.weights is None:
-            return pack(bits)
-        return np.concatenate([pack(bits), some.weights.astype(WORD)[:, None]], axis=1)
+            return words
+        return np.concatenate([words, some.weights.astype(WORD)[:, None]], axis=1)
 
 
 def list_events(
@@ -69,6 +95,10 @@ def list_sparse(X: Any, binarize: float | None) -> Events | None:
     X = X.tocsr()
     if len(X.shape) != 2:
         return None  # the packing of words says what is wrong
+    try:
+        X.check_format(full_check=True)
+    except ValueError as error:
+        raise InputError(f"X is damaged: it is not a valid sparse matrix: {error}") from None
     m, n = X.shape
     if 4 * X.nnz > 8 * m * words_for(max(n, 1)) or binarize is not None or not m * n:
         return None

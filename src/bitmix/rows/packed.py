@@ -420,21 +420,27 @@ class BitMatrix:
         return self._with(words, Layout(self.layout.missing))
 
     def distinct(self) -> "BitMatrix":
-        """The different rows in sorted order, each with its weight, if they are at most half of all
-        rows or have weights; the rows themselves otherwise.
+        """The distinct rows in the order in which they first appear, each with its weight, if they
+        are at most half of all rows or have weights. Otherwise all rows, copies of a row together.
         """
-        if not isinstance(self._words, np.ndarray):
-            return self
-        units, words = self._weight_units, self._words
-        if units is not None:
-            words = words[:, :-1]
-        rows = np.ascontiguousarray(words).view(np.dtype((np.void, 8 * words.shape[1])))[:, 0]
-        if units is None and len(set(_hashes(words).tolist())) > len(words) // 2:
-            return self
-        _, first, group = np.unique(rows, return_index=True, return_inverse=True)
-        weights = np.zeros(len(first), dtype=np.int64)
-        np.add.at(weights, group, 1 if units is None else units)
-        joined = np.concatenate([words[first], weights.astype(WORD)[:, None]], axis=1)
+        units = self._weight_units
+        if isinstance(self._words, ListedWords):
+            keys = self._words.keys()
+        else:
+            words = self.words if units is None else self.words[:, :-1]
+            keys = [row.tobytes() for row in words]
+        number_of = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        numbers = np.array([number_of[key] for key in keys])
+        if units is None and 2 * len(number_of) > len(keys):
+            return self.subset(np.argsort(numbers, kind="stable"))
+        weights = np.zeros(len(number_of), dtype=np.int64)
+        np.add.at(weights, numbers, 1 if units is None else units)
+        first = self.subset(np.unique(numbers, return_index=True)[1])
+        if isinstance(first._words, ListedWords):
+            joined: Any = ListedWords(first._words.events, weights)
+        else:
+            bits = first.words if units is None else first.words[:, :-1]
+            joined = np.concatenate([bits, weights.astype(WORD)[:, None]], axis=1)
         layout = Layout(self.layout.missing, self.layout.weight_one or 1)
         return self._with(joined, layout)
 
@@ -444,6 +450,29 @@ class BitMatrix:
         if units is None:
             return draw_without_replacement(len(self), l, rng)
         return draw_by_weight(units, l, rng)
+
+    def column_counts(self) -> Ints:
+        """The number of ones in each column, rows counted by weight."""
+        counts = self._weight_units
+        if isinstance(self._words, ListedWords):
+            return self._words.column_counts()
+        counts = np.ones(len(self), dtype=np.int64) if counts is None else counts
+        bits = np.ascontiguousarray(self.layout.bits(self.words, self._n_columns))
+        return backend(6e-8 * bits.size).column_sums(bits, counts[:, None], self._n_columns)[0]
+
+    def with_columns(self, columns: NDArray[np.int64]) -> "BitMatrix":
+        """These columns alone, in memory."""
+        if isinstance(self._words, ListedWords):
+            words: Any = self._words.with_columns(columns)
+            return self.trusted(words, len(columns), None, self.layout)
+        n, parts = self._n_columns, []
+        for start, stop in spans(len(self), _MIN_BLOCK_ROWS):
+            block = self._read(start, stop)
+            bits, known = self.layout.bits(block, n), self.layout.known(block, n)
+            planes = [pack(unpack(p, n)[:, columns]) for p in (bits, known) if p is not None]
+            weights = [block[:, -1:]] if self.layout.weight_one else []
+            parts.append(np.concatenate([*planes, *weights], axis=1))
+        return self.trusted(np.concatenate(parts), len(columns), None, self.layout)
 
     def subset(self, indices: NDArray[np.int64]) -> "BitMatrix":
         """The rows with these numbers, in memory, with their known cells and weights."""
@@ -483,8 +512,12 @@ class BitMatrix:
     @property
     def very_sparse(self) -> bool:
         """Whether a row has fewer events than words, and its events are at hand."""
-        listed = self.listed
-        return listed is not None and len(listed.cells) < len(self) * words_for(self._n_columns)
+        per_row = words_for(self._n_columns)
+        if isinstance(self._words, np.ndarray) and "listed" not in vars(self):
+            head = self.layout.bits(self._words[:BASE_ROWS], self._n_columns)
+            if 2 * len(head) * per_row < Events.count(head, None, self._n_columns, self.base):
+                return False  # clearly not, so that lists are not made
+        return self.listed is not None and len(self.listed.cells) < len(self) * per_row
 
     def fold(self, start: Callable[[], T], *, block_cells: int = 1, workers: int = 1 << 16) -> T:
         """The sum of accumulators, made by `start`, to which all blocks of rows were added.
@@ -599,12 +632,6 @@ def _count_known(block: Block) -> Ints:
     """The known cells of each column."""
     assert block.known is not None
     return unpack(block.known, block.n_columns).sum(axis=0, dtype=np.int64)
-
-
-def _hashes(words: Words) -> NDArray[np.uint64]:
-    """A number per row that is the same for equal rows."""
-    odd = np.random.default_rng(0).integers(1 << 63, size=words.shape[1], dtype=np.uint64) * 2 + 1
-    return (words * odd).sum(axis=1)
 
 
 def _is_everything(columns: Any) -> bool:

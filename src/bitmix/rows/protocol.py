@@ -146,10 +146,10 @@ class Rows(Protocol):
         """The numbers of l random rows, drawn as often as their weights say."""
 
     def repeated(self) -> "Rows":
-        """Each row as often as its weight says, where that is possible."""
+        """Each row as often as its weight says, if that is possible."""
 
     def distinct(self) -> "Rows":
-        """The different rows, each with its weight, where that is worth while."""
+        """The distinct rows, each with its weight, if there are much fewer of them."""
 
     def subset(self, indices: NDArray[np.int64]) -> Any:
         """The rows with these numbers as a BitMatrix, with their known cells and weights."""

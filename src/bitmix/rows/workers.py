@@ -41,7 +41,7 @@ class Workers:
         return list(self._client.persist(list(blocks)))
 
     def compute(self, tasks: Sequence[Delayed]) -> Sequence[Any]:
-        """The results of the tasks. Raises a ClusterError if nobody computes them any more."""
+        """The results of the tasks. Raises a ClusterError if no worker computes them any more."""
         client = self._client
         if client is None:
             return dask.compute(*tasks)
@@ -113,7 +113,7 @@ class Workers:
         return check
 
     def _why_idle(self) -> str | None:
-        """Why nobody computes at the moment; None if somebody does."""
+        """Why no worker computes at the moment; None if one does."""
         client = self._client
         if client.status == "connecting":  # Dask tries for a while, then closes the client
             return "the scheduler cannot be reached"

@@ -85,7 +85,7 @@ def row_of(values: Any, n: int) -> NDArray[np.float64]:
     """One row of n numbers."""
     row = np.asarray(values, dtype=np.float64).reshape(-1)
     if row.size != n:
-        raise InputError(f"a row here has {n} bits, got {row.size}")
+        raise InputError(f"a row must have {n} bits, got {row.size}")
     return row
 
 
@@ -99,7 +99,8 @@ def seeds(value: Any, k: int) -> int:
     l = whole(value, "n_seeds", least=1)
     if l < k:
         raise InputError(
-            f"n_seeds must be at least n_components = {k}, got {l}: leave it None for the paper's"
+            f"n_seeds must be at least n_components = {k}, got {l}: leave it None for the paper's "
+            "number"
         )
     return l
 

@@ -98,7 +98,7 @@ def pair_error(d: int, q: float, w_i: float, w_j: float) -> float:
 
 
 def vote_error(rows: ArrayLike, q: float) -> Floats:
-    """Probability that the majority of so many rows is wrong in a column, ties by a fair coin."""
+    """Probability that the majority of this many rows is wrong in a column, ties by a fair coin."""
     M = np.asarray(rows, dtype=np.float64)
     half = np.floor(M / 2)
     tie = np.where(M % 2 == 0, stats.binom.pmf(half, M, q), 0.0)
