@@ -260,7 +260,7 @@ def _as_bits(
         place = origin.place(first_row + row, column)
         if np.isnan(cells[row, column]):
             raise origin.missing(place)
-        raise origin.wrong("infinity", place, column)
+        raise InputError(str(origin.wrong("infinity", place, column)))  # no code reads it
     if binarize is not None:
         with np.errstate(over="ignore"):  # a threshold beyond the type is infinite there
             return cells > binarize
