@@ -118,7 +118,7 @@ def test_information_criteria_use_binary_templates(fitted, planted):
     assert fitted.bic(rows) == pytest.approx(-2 * log_likelihood + parameters * np.log(m))
     assert fitted.aic(rows) == pytest.approx(-2 * log_likelihood + 2 * parameters)
     known = type(fitted)(3, noise=0.1, random_state=0).fit(rows)
-    assert known._n_parameters == parameters - 1
+    assert known.n_parameters_ == parameters - 1
 
 
 def test_the_rounded_model_is_a_density():

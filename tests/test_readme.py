@@ -43,7 +43,17 @@ def test_readme_examples(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    "name", ["index", "first_steps", "images", "choosing", "report", "faq", "paper_in_code"]
+    "name",
+    [
+        "index",
+        "first_steps",
+        "images",
+        "choosing",
+        "report",
+        "faq",
+        "paper_in_code",
+        "paper_numbers",
+    ],
 )
 def test_examples_of_the_documentation(name, planted, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

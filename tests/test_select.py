@@ -295,7 +295,7 @@ def test_every_criterion_finds_groups_that_are_far_apart():
         found = select_components(X, [2, 3, 4], criterion=criterion, random_state=0)
         assert found.criterion == criterion
         assert found.n_components == 3
-    rows = found.table()
+    rows = found.table().to_dict("records")
     assert [row["n_components"] for row in rows] == [2, 3, 4]
     assert all(row["icl"] >= row["mdl"] for row in rows)
 

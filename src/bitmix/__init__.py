@@ -17,10 +17,17 @@ if TYPE_CHECKING:
     from bitmix import report as report
     from bitmix import theory as theory
     from bitmix.certify.fit import certify_fit as certify_fit
+    from bitmix.estimators.blrt import blrt as blrt
     from bitmix.estimators.paper import ClassicEM as ClassicEM
     from bitmix.estimators.paper import TwoRoundEM as TwoRoundEM
     from bitmix.estimators.select import select_components as select_components
     from bitmix.estimators.template import TemplateMixture as TemplateMixture
+    from bitmix.inference.bootstrap import bootstrap as bootstrap
+    from bitmix.inference.information import analytic_standard_errors as analytic_standard_errors
+    from bitmix.inference.item_table import item_probabilities as item_probabilities
+    from bitmix.inference.relate import relate as relate
+    from bitmix.inference.residuals import bivariate_residuals as bivariate_residuals
+    from bitmix.inference.statistics import fit_statistics as fit_statistics
     from bitmix.rows.packed import BitMatrix as BitMatrix
 
 __version__ = "0.1.0"
@@ -28,10 +35,17 @@ __version__ = "0.1.0"
 _HOME = {
     "BitMatrix": "bitmix.rows.packed",
     "ClassicEM": "bitmix.estimators.paper",
-    "certify_fit": "bitmix.certify.fit",
-    "select_components": "bitmix.estimators.select",
     "TemplateMixture": "bitmix.estimators.template",
     "TwoRoundEM": "bitmix.estimators.paper",
+    "analytic_standard_errors": "bitmix.inference.information",
+    "bivariate_residuals": "bitmix.inference.residuals",
+    "blrt": "bitmix.estimators.blrt",
+    "bootstrap": "bitmix.inference.bootstrap",
+    "certify_fit": "bitmix.certify.fit",
+    "fit_statistics": "bitmix.inference.statistics",
+    "item_probabilities": "bitmix.inference.item_table",
+    "relate": "bitmix.inference.relate",
+    "select_components": "bitmix.estimators.select",
 }
 _MODULES = ("datasets", "errors", "features", "metrics", "plots", "report", "theory")
 
@@ -41,12 +55,19 @@ __all__ = [
     "TemplateMixture",
     "TwoRoundEM",
     "__version__",
+    "analytic_standard_errors",
+    "bivariate_residuals",
+    "blrt",
+    "bootstrap",
     "certify_fit",
     "datasets",
     "errors",
     "features",
+    "fit_statistics",
+    "item_probabilities",
     "metrics",
     "plots",
+    "relate",
     "report",
     "select_components",
     "theory",

@@ -31,6 +31,12 @@ class Method(StrEnum):
     classic = "classic"
 
 
+class Words(StrEnum):
+    classes = "classes"
+    groups = "groups"
+    templates = "templates"
+
+
 class NoiseModel(StrEnum):
     auto = "auto"
     shared = "shared"
@@ -90,13 +96,50 @@ class Search:
             return ClassicEM(n_components, max_iter=self.rounds, **common)
         return TwoRoundEM(n_components, rounds=self.rounds, **common)
 
-    def select(self, rows: Any, k_range: range | None) -> Any:
+    def select(self, rows: Any, k_range: range | None, blrt: int) -> Any:
         """Choose the number of templates."""
         from bitmix.estimators.select import select_components
 
         if self.method is not Method.template:
             raise ValueError(f"--method {self.method} needs one number of templates: -k 3")
-        return select_components(rows, k_range, self.estimator(1))
+        return select_components(rows, k_range, self.estimator(1), blrt=blrt)
+
+
+@dataclass(frozen=True)
+class Inference:
+    """What is computed about a fit, for a paper."""
+
+    table: Annotated[
+        bool, typer.Option("--table", help="Print fit statistics for each number of templates.")
+    ] = False
+    blrt: Annotated[
+        int, typer.Option(min=0, help="Replicates of the test of each k against k - 1, as 99.")
+    ] = 0
+    bootstrap: Annotated[
+        int, typer.Option(min=0, help="Replicates for standard errors and intervals, as 200.")
+    ] = 0
+    words: Annotated[
+        Words | None, typer.Option(help="What to call components; by the noise model.")
+    ] = None
+
+    def check(self, k_range: range | None, method: Method) -> None:
+        """Refuse what has no meaning for this fit."""
+        one = k_range is not None and len(k_range) == 1
+        if self.table and one:
+            raise ValueError("--table compares numbers of templates: give a range, as -k 1-6")
+        if self.blrt and one:
+            raise ValueError("--blrt compares numbers of templates: give a range, as -k 1-6")
+        if self.bootstrap and method is not Method.template:
+            raise ValueError(f"--bootstrap needs --method template, got {method}")
+
+    def errors(self, model: Any, rows: Any) -> Any:
+        """Standard errors of the fit: those asked for, or those that take little time."""
+        from bitmix.inference.bootstrap import bootstrap
+        from bitmix.inference.item_table import quick_errors
+
+        if self.bootstrap:
+            return bootstrap(model, rows, self.bootstrap)
+        return quick_errors(model, rows)
 
 
 @dataclass(frozen=True)
@@ -136,6 +179,7 @@ def fit(
     ],
     k: Annotated[str, typer.Option("-k", help="Number of templates, a range (2-5), or auto.")],
     search: Search,
+    inference: Inference,
     outputs: Outputs,
     reading: Reading,
     sketching: Sketching,
@@ -151,15 +195,17 @@ def fit(
     \b
     Examples:
       bitmix fit rows.csv -k auto -o my.model --report rows.html
+      bitmix fit survey.csv -k 1-6 --noise-model cell --prior 0 --table --blrt 99
       bitmix fit photos -k 3 --sheet sheet.png
     """
     k_range = _parse_components(k)
+    inference.check(k_range, search.method)
     outputs.check(data)
     with nullcontext() if cluster is None else connect(cluster):
         dataset = _read(data, reading, sketching, outputs, on_cluster=cluster is not None)
         selection = None
         if k_range is None or len(k_range) > 1:
-            selection = search.select(dataset.rows, k_range)
+            selection = search.select(dataset.rows, k_range, inference.blrt)
             model = selection.model
         else:
             model = search.estimator(k_range[0]).fit(dataset.rows)
@@ -169,7 +215,10 @@ def fit(
             model.label_column_ = ",".join(roles.label_names) or None
         if outputs.output is not None:
             model.save(outputs.output)  # before anything else, which might fail
-        summary = summaries.summarize_fit(model, dataset)
+        errors = inference.errors(model, dataset.rows)
+        summary = summaries.summarize_fit(model, dataset, errors, inference.words)
+        if selection is not None:
+            summary["candidates"] = summaries.records_of(selection)
         issued: Any = False
         if certificate:
             from bitmix.report.facts import certify_if_possible
@@ -183,23 +232,22 @@ def fit(
                 model, dataset.rows, outputs.report, selection=selection,
                 labels=next(iter(dataset.classes.values()), None), ids=dataset.ids,
                 geometry=getattr(dataset.transformer, "geometry_", None),
-                certificate=issued, source=data.name,
+                certificate=issued, source=data.name, errors=errors,
             )  # fmt: skip
         if outputs.sheet is not None:
             _draw_sheet(outputs.sheet, model, dataset)
     if as_json:
         print_json(summary)
     elif not quiet:
+        if inference.table:
+            typer.echo(selection.table("markdown"))  # type: ignore[union-attr]
         summaries.print_fit(summary)
         outputs.show()
         if dataset.transformer is not None:
             print_skipped(dataset.transformer)
         elif str(data) != "-":
-            summaries.print_next(
-                outputs.output, data, f" -k {k}{as_text(search)}{as_text(reading)}",
-                as_text(reading, FILE_OPTIONS),
-                certify=issued is not False and issued is not None,
-            )  # fmt: skip
+            again = f" -k {k}{as_text(search)}{as_text(reading)}"
+            summaries.print_next(outputs.output, data, model, again, as_text(reading, FILE_OPTIONS))
 
 
 def _parse_components(text: str) -> range | None:

@@ -9,6 +9,8 @@ from bitmix.cli.data import Reading, read_table
 from bitmix.cli.options import Json
 from bitmix.cli.output import print_json
 from bitmix.cli.summary import (
+    items_of,
+    items_table,
     listed,
     noise_line,
     reading_lines,
@@ -66,6 +68,7 @@ def _inspect_model(model: Path, as_json: bool) -> None:
     summary: dict[str, Any] = {
         "estimator": type(fitted).__name__,
         **summarize_model(fitted),
+        **items_of(fitted, None, None),
         "seed": fitted.seed_,
         "parameters": {k: v for k, v in fitted.get_params().items() if k != "init"},
         "rounds": len(fitted.history_),
@@ -86,7 +89,10 @@ def _show(summary: dict[str, Any]) -> None:
     console = Console(highlight=False, markup=False, soft_wrap=True)
     console.print(f"{summary['estimator']}, {summary['columns']:,} columns")
     console.print(template_table(summary), soft_wrap=False)
-    console.print(noise_line(summary))
+    if summary.get("noise_model") == "cell":
+        console.print(items_table(summary), soft_wrap=False)
+    else:
+        console.print(noise_line(summary))
     console.print(f"{summary['rounds']} EM steps, seed {summary['seed']}")
     if "n_agreeing" in summary:
         console.print(starts_line(summary))

@@ -11,26 +11,28 @@ from typing import IO, Any
 from bitmix.support.atomic import atomic_write
 
 Write = Callable[[Sequence[Any], Any, Any], None]
-"""Takes the ids, labels and probabilities of some rows."""
+"""Takes the ids and labels of some rows, and their probabilities, one column or several."""
 
 ENDINGS = (".csv", ".tsv", ".parquet", ".npy")
 _ROWS_PER_GROUP = 100_000  # of a Parquet file; small groups would make it large and slow to read
 
 
 @contextmanager
-def open_writer(target: Path | None, id_name: str | None) -> Iterator[Write]:
+def open_writer(target: Path | None, id_name: str | None, n_components: int = 0) -> Iterator[Write]:
     """A function that writes labels to a file; without a target it prints CSV.
 
-    The first column holds the ids under their name, or row numbers if there are no ids.
+    The first column holds the ids under their name, or row numbers if there are no ids. After the
+    label comes its probability, or that of each of `n_components` components.
     """
-    name = "row" if id_name is None else "id" if id_name in ("label", "probability") else id_name
+    columns = [f"probability_{i}" for i in range(n_components)] or ["probability"]
+    name = "row" if id_name is None else "id" if id_name in ("label", *columns) else id_name
     if target is None:
-        yield _text_writer(sys.stdout, ",", name)
+        yield _text_writer(sys.stdout, ",", name, columns)
         return
     kind = target.suffix.lower()
     with atomic_write(target) as file:
         if kind == ".parquet":
-            with _parquet_writer(file, name, numbered=id_name is None) as write:
+            with _parquet_writer(file, name, columns, numbered=id_name is None) as write:
                 yield write
         elif kind == ".npy":
             with _npy_writer(file) as write:
@@ -38,30 +40,37 @@ def open_writer(target: Path | None, id_name: str | None) -> Iterator[Write]:
         else:
             text = io.TextIOWrapper(file, encoding="utf-8", newline="")
             try:
-                yield _text_writer(text, "," if kind == ".csv" else "\t", name)
+                yield _text_writer(text, "," if kind == ".csv" else "\t", name, columns)
             finally:
                 text.detach()  # flushes, and leaves the closing of the file to atomic_write
 
 
-def _text_writer(file: Any, separator: str, name: str) -> Write:
+def _text_writer(file: Any, separator: str, name: str, columns: list[str]) -> Write:
     lines = csv.writer(file, delimiter=separator, lineterminator="\n")
-    lines.writerow([name, "label", "probability"])
+    lines.writerow([name, "label", *columns])
 
     def write(ids: Sequence[Any], labels: Any, probabilities: Any) -> None:
-        rounded = (f"{p:.6g}" for p in probabilities.tolist())
-        lines.writerows(zip(ids, labels.tolist(), rounded, strict=True))
+        rounded = ([f"{p:.6g}" for p in row] for row in probabilities.tolist())
+        values = zip(ids, labels.tolist(), rounded, strict=True)
+        lines.writerows([row, label, *each] for row, label, each in values)
 
     return write
 
 
 @contextmanager
-def _parquet_writer(file: IO[bytes], name: str, *, numbered: bool) -> Iterator[Write]:
+def _parquet_writer(
+    file: IO[bytes], name: str, columns: list[str], *, numbered: bool
+) -> Iterator[Write]:
     import pyarrow
     from pyarrow import parquet
 
     id_type = pyarrow.int64() if numbered else pyarrow.string()
     schema = pyarrow.schema(
-        [(name, id_type), ("label", pyarrow.int64()), ("probability", pyarrow.float64())]
+        [
+            (name, id_type),
+            ("label", pyarrow.int64()),
+            *((column, pyarrow.float64()) for column in columns),
+        ]
     )
     waiting: list[Any] = []
     with parquet.ParquetWriter(file, schema) as writer:
@@ -72,8 +81,8 @@ def _parquet_writer(file: IO[bytes], name: str, *, numbered: bool) -> Iterator[W
                 waiting.clear()
 
         def write(ids: Sequence[Any], labels: Any, probabilities: Any) -> None:
-            columns = [list(ids), labels, probabilities]
-            waiting.append(pyarrow.table(columns, schema=schema))
+            values = [list(ids), labels, *probabilities.T]
+            waiting.append(pyarrow.table(values, schema=schema))
             if sum(map(len, waiting)) >= _ROWS_PER_GROUP:
                 flush()
 

@@ -14,6 +14,8 @@ def print_json(value: Any) -> None:
 
 
 def _to_json(value: Any) -> Any:
+    if hasattr(value, "records"):
+        value = list(value.records)
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, dict):

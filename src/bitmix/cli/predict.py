@@ -20,6 +20,9 @@ def predict(
         str | None,
         typer.Option("--output", "-o", help="A .csv, .tsv, .parquet or .npy file; - prints CSV."),
     ] = None,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Write the probability of every template.")
+    ] = False,
     force: Force = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -31,7 +34,7 @@ def predict(
     \b
     Examples:
       bitmix predict my.model rows.bits
-      bitmix predict my.model new.csv -o new.labels.csv
+      bitmix predict my.model new.csv -o new.labels.csv --proba
     """
     import numpy as np
 
@@ -51,15 +54,18 @@ def predict(
     if target is not None:
         check_writable(target, force, *ENDINGS)
         check_distinct(model, data, target)
+        if proba and target.suffix.lower() == ".npy":
+            raise ValueError(f"--proba needs a file with columns, got {target.name}: use .csv")
     id_name = (table.roles.id_name or "id") if table.has_ids else None
     members = np.zeros(len(fitted.weights_), dtype=np.int64)
     rows = 0
-    with hidden(quiet or target is None), open_writer(target, id_name) as write:
+    n_columns = len(members) if proba else 0
+    with hidden(quiet or target is None), open_writer(target, id_name, n_columns) as write:
         for chunk in table.chunks():
             probabilities = fitted.predict_proba(chunk.rows(table.n_columns))
             labels = probabilities.argmax(axis=1)
             ids = chunk.ids or range(rows, rows + len(labels))
-            write(ids, labels, probabilities.max(axis=1))
+            write(ids, labels, probabilities if proba else probabilities.max(axis=1)[:, None])
             members += np.bincount(labels, minlength=len(members))
             rows += len(labels)
     if target is None:

@@ -10,6 +10,9 @@ from bitmix.cli.data import Dataset
 MAX_NAMES_SHOWN = 8
 MAX_NOISE_LEVELS = 100
 """Of more noise levels, only the mean is reported."""
+MAX_PROBABILITIES = 20_000
+"""Of more probabilities, there is no list by item."""
+MAX_ITEMS_SHOWN, MAX_CLASSES_SHOWN = 40, 8
 
 
 def summarize_model(model: Any) -> dict[str, Any]:
@@ -20,6 +23,7 @@ def summarize_model(model: Any) -> dict[str, Any]:
     summary = {
         "columns": model.n_features_in_,
         "n_components": len(model.weights_),
+        "words": words_for(model),
         "weights": model.weights_,
         "bits_set": model.templates_.sum(axis=1),
         "noise": model.noise_ if noise.size <= MAX_NOISE_LEVELS else float(noise.mean()),
@@ -33,18 +37,32 @@ def summarize_model(model: Any) -> dict[str, Any]:
     return summary
 
 
-def summarize_fit(model: Any, data: Dataset) -> dict[str, Any]:
-    """What a fitted model holds, and how its rows are distributed over the templates."""
+def summarize_fit(model: Any, data: Dataset, errors: Any, words: str | None) -> dict[str, Any]:
+    """What a fitted model holds, how well it fits, and how its rows are distributed.
+
+    `errors` are standard errors of the fit, or None.
+    """
     from bitmix.em.predict import tally
+    from bitmix.inference.statistics import fit_statistics
 
     counts = tally(data.rows, model.mixture_)
+    statistics = fit_statistics(model, data.rows)
+    sizes = statistics.class_sizes
     summary = {
         "rows": data.rows.shape[0],
         **summarize_model(model),
         "density": counts.density,
-        "members": counts.sizes,
-        "log_likelihood": counts.log_likelihood,
+        "members": sizes.astype(int) if (sizes % 1 == 0).all() else sizes,  # by weight
+        **statistics.to_dict(),
     }
+    if words is not None:
+        summary["words"] = str(words)
+    if not hasattr(model, "noise_model_"):  # the paper's estimators score means that are not bits
+        summary["log_likelihood"] = counts.log_likelihood
+    summary |= items_of(model, data.rows, errors)
+    if errors is not None:
+        summary["standard_errors"] = vars(errors.standard_errors)
+        summary["intervals"] = vars(errors.intervals)
     if data.transformer is not None:
         summary["skipped"] = len(data.transformer.skipped_)
     if data.table is not None:
@@ -106,6 +124,28 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:MAX_NAMES_SHOWN]) + more
 
 
+def items_of(model: Any, rows: Any, errors: Any) -> dict[str, Any]:
+    """The item probabilities of a model with a probability per cell, if they are not too many."""
+    from bitmix.inference.item_table import item_probabilities
+
+    mixture = model.mixture_
+    if mixture.noise is not None or mixture.means.size > MAX_PROBABILITIES:
+        return {}
+    return {"items": item_probabilities(model, rows, errors)}
+
+
+def words_for(model: Any) -> str:
+    """What the components of a model are called: classes where each has probabilities."""
+    return "classes" if getattr(model, "noise_model_", "") == "cell" else "templates"
+
+
+def records_of(selection: Any) -> list[dict[str, Any]]:
+    """The table of a selection for JSON."""
+    from bitmix.estimators.select import enumeration_table
+
+    return list(enumeration_table(selection.candidates).records)
+
+
 def summarize_certificate(certificate: Any, reason: str) -> dict[str, Any]:
     """Whether a certificate was issued, and why not. Without a certificate, the reason counts."""
     if certificate is None:
@@ -121,12 +161,18 @@ def print_fit(summary: dict[str, Any]) -> None:
     console = Console(highlight=False, markup=False)
     console.print(
         f"{summary['rows']:,} rows, {summary['columns']:,} columns, "
-        f"density {summary['density']:.3f}, {summary['n_components']} templates"
+        f"density {summary['density']:.3f}, {summary['n_components']} {summary['words']}"
     )
     for line in reading_lines(summary["reading"]) if "reading" in summary else ():
         console.print(line, soft_wrap=True)
     console.print(template_table(summary))
-    console.print(noise_line(summary))
+    if summary.get("noise_model") == "cell":
+        console.print(_fit_line(summary))
+        console.print(items_table(summary))
+        if summary["noise_model_scores"]:
+            console.print(model_line(summary))
+    else:
+        console.print(noise_line(summary))
     if "n_agreeing" in summary:
         console.print(starts_line(summary))
         sample = summary["n_rows_searched"]
@@ -140,15 +186,44 @@ def print_fit(summary: dict[str, Any]) -> None:
         console.print(_certificate_line(summary["certificate"]))
 
 
-def print_next(model: Path | None, data: Path, search: str, reading: str, certify: bool) -> None:
+def _fit_line(summary: dict[str, Any]) -> str:
+    """The log-likelihood and what follows from it."""
+    parts = [f"ln L {summary['log_likelihood']:.3f}", f"{summary['n_parameters']:,} parameters"]
+    for name, title in (("bic", "BIC"), ("aic", "AIC")):
+        parts.append(f"{title} {summary[name]:.2f}")
+    if summary["n_components"] > 1:
+        parts.append(f"entropy R² {summary['entropy_r2']:.3f}")
+    if summary["df"] is not None and summary["df"] >= 0:
+        g_squared, chi_squared = summary["g_squared"], summary["chi_squared"]
+        parts.append(f"G² {g_squared:.2f}, χ² {chi_squared:.2f} with {summary['df']} df")
+    return ", ".join(parts)
+
+
+def items_table(summary: dict[str, Any]) -> Any:
+    """The probability of each answer in each class, if that is not too long to read."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    items = summary.get("items")
+    few = summary["n_components"] <= MAX_CLASSES_SHOWN
+    if items is None or len(items.records) > MAX_ITEMS_SHOWN or not few:
+        return "probabilities of the items: in --json and in the --report"
+    table = Table(*(column.heading for column in items.columns), box=SIMPLE, pad_edge=False)
+    for line in items.lines():
+        table.add_row(*line)
+    return table
+
+
+def print_next(path: Path | None, data: Path, model: Any, again: str, reading: str) -> None:
     """Print what to do after a fit, with the options of the fit that are needed again."""
     from rich.console import Console
 
-    commands = f"bitmix fit {quote(str(data))}{search} -o my.model"
-    if model is not None:
-        arguments = f"{quote(str(model))} {quote(str(data))}{reading}"
+    commands = f"bitmix fit {quote(str(data))}{again} -o my.model"
+    if path is not None:
+        arguments = f"{quote(str(path))} {quote(str(data))}{reading}"
         commands = f"bitmix predict {arguments}"
-        commands += f"  |  bitmix certify {arguments}" if certify else ""
+        if model.mixture_.noise_model == "shared":
+            commands += f"  |  bitmix certify {arguments}"
     Console(highlight=False, markup=False).print(f"next: {commands}", soft_wrap=True)
 
 
@@ -156,11 +231,12 @@ def template_table(summary: dict[str, Any]) -> Any:
     """A table with one line per template."""
     from rich.table import Table
 
+    one = {"classes": "class", "groups": "group"}.get(summary["words"], "template")
     columns = {
-        "template": [str(i) for i in range(summary["n_components"])],
-        "weight": [f"{weight:.3f}" for weight in summary["weights"]],
+        one: [str(i) for i in range(summary["n_components"])],
+        "share" if one == "class" else "weight": [f"{weight:.3f}" for weight in summary["weights"]],
         "rows": [f"{count:,}" for count in summary.get("members", ())],
-        "bits set": [str(count) for count in summary["bits_set"]],
+        "bits set": [str(count) for count in summary["bits_set"]] if one != "class" else [],
     }
     shown = {heading: cells for heading, cells in columns.items() if cells}
     table = Table(*shown)
@@ -174,13 +250,17 @@ def noise_line(summary: dict[str, Any]) -> str:
     noise = summary["noise"]
     levels = [noise] if isinstance(noise, float) else noise.ravel().tolist()
     line = f"noise {', '.join(f'{level:.3g}' for level in levels)}"
-    if scores := summary.get("noise_model_scores"):
-        behind = ", ".join(f"{model} {score['behind']:.3g}" for model, score in scores.items())
-        line += (
-            f"\nnoise model {summary['noise_model']}, the simplest that predicts held-out rows as "
-            f"well as the best; nats per row behind the best: {behind}"
-        )
-    return line
+    return f"{line}\n{model_line(summary)}" if summary.get("noise_model_scores") else line
+
+
+def model_line(summary: dict[str, Any]) -> str:
+    """How the noise model was chosen."""
+    scores = summary["noise_model_scores"]
+    behind = ", ".join(f"{model} {score['behind']:.3g}" for model, score in scores.items())
+    return (
+        f"noise model {summary['noise_model']}, the simplest that predicts held-out rows as "
+        f"well as the best; nats per row behind the best: {behind}"
+    )
 
 
 def starts_line(summary: dict[str, Any]) -> str:

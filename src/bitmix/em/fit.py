@@ -17,6 +17,7 @@ from bitmix.em.search import (
     Start,
     converge,
     evaluate,
+    number_of_seeds,
     search,
 )
 from bitmix.em.step import expect
@@ -28,6 +29,7 @@ from bitmix.support.randomness import draw_without_replacement, stream
 WIDE, MAX_COLUMNS_SEARCH = 1 << 18, 1 << 16
 """A table of more than 262,144 columns is searched in its 65,536 columns with most ones."""
 FOLDS = 4
+MIN_ROWS_SEARCH, ROWS_PER_SEED = 4096, 8
 _MIN_ROWS_TO_COMPARE = 2 * FOLDS
 _FEW_STARTS = 3  # of the search that the models are compared from
 _LOG_20 = 2.995732273553991  # nats; not from the platform, as it decides a result
@@ -63,16 +65,20 @@ def fit_mixture(
     settings: Settings,
     *,
     compare_models: bool,
-    max_rows: int,
     seed: int,
+    max_rows: int | None = None,
     start: Mixture | None = None,
 ) -> Result:
     """Search in at most `max_rows` rows and `MAX_COLUMNS_SEARCH` columns, those with most ones; if
     there are more, EM on all rows and columns follows.
 
-    A `start` takes the place of the search.
+    By default, `max_rows` is 8 rows per seed, condition 2 of Theorem 1, and at least 4,096. A
+    `start` takes the place of the search.
     """
     m = rows.shape[0]
+    if max_rows is None:
+        n_seeds = number_of_seeds(settings, k, int(rows.total_weight))
+        max_rows = max(MIN_ROWS_SEARCH, ROWS_PER_SEED * n_seeds)
     if m > max_rows:
         drawn = draw_without_replacement(m, max_rows, stream(seed, "sample"))
         sample = rows.subset(drawn)

@@ -16,6 +16,7 @@ from bitmix.models.mixture import Floats
 from bitmix.rows import Rows
 from bitmix.rows.protocol import Block
 
+ENTROPY_BITS = 24
 _TALLY_BYTES = 1 << 30  # partial counts of all threads together
 
 
@@ -114,6 +115,55 @@ def _tally(block: Block, *, scores: Scores) -> Tally:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class Classification:
+    """The posterior probabilities of all rows, added up by likeliest component. They add."""
+
+    sizes: Ints
+    """Rows per likeliest component, in units of the layout's weights, shape (k,)."""
+    shares: Ints
+    """Σ_x p_j(x) over the rows whose likeliest component is i, in units of 2^-30: shape (k, k)."""
+    entropy_units: int
+    """-Σ_x Σ_i p_i(x)·ln p_i(x) in units of 2^-24 nats."""
+    likelihood_units: int
+    """Σ_x ln Σ_i w_i f_i(x) in units of 2^-42 nats."""
+
+    def __add__(self, other: "Classification") -> "Classification":
+        return Classification(
+            self.sizes + other.sizes,
+            self.shares + other.shares,
+            self.entropy_units + other.entropy_units,
+            self.likelihood_units + other.likelihood_units,
+        )
+
+
+def classify(rows: Rows, mixture: Model) -> Classification:
+    """Add up posterior probabilities by likeliest component, in one pass; weights of rows count."""
+    k = mixture.n_components
+    workers = max(1, _TALLY_BYTES // (16 * k * k))
+    of_block = partial(_classify, scores=mixture.scores())
+    return rows.map_reduce(of_block, block_cells=k, workers=workers)
+
+
+def _classify(block: Block, *, scores: Scores) -> Classification:
+    k, weights = scores.n_components, block.weights
+    shares, tops, logs = _posteriors(scores(block), scores.bits)
+    counts = np.ones(len(shares), dtype=np.int64) if weights is None else weights
+    owner = shares.argmax(axis=1)
+    order = np.argsort(owner, kind="stable")
+    owners, starts = np.unique(owner[order], return_index=True)
+    sizes, sums = np.zeros(k, dtype=np.int64), np.zeros((k, k), dtype=np.int64)
+    sizes[owners] = np.add.reduceat(counts[order], starts)
+    sums[owners] = np.add.reduceat((shares * counts[:, None])[order], starts)
+    entropies = np.rint(_entropies_of(shares / 2.0**fixed.SHARE_BITS) * 2.0**ENTROPY_BITS)
+    return Classification(
+        sizes,
+        sums,
+        fixed.total(entropies.astype(np.int64), counts),
+        likelihood(fixed.total(tops, counts), fixed.total(logs, counts), scores.bits),
+    )
+
+
 def _map(rows: Rows, mixture: Model, function: Any) -> NDArray[Any]:
     return rows.map_rows(
         partial(function, scores=mixture.scores()),
@@ -136,7 +186,10 @@ def _probabilities(block: Block, *, scores: Scores) -> Floats:
 
 
 def _entropies(block: Block, *, scores: Scores) -> Floats:
-    p = _probabilities(block, scores=scores)
+    return _entropies_of(_probabilities(block, scores=scores))
+
+
+def _entropies_of(p: Floats) -> Floats:
     logs = (
         backend(4e-8 * p.size).logs(np.where(p > 0, p, 1.0), fixed.tables()) / 2.0**fixed.LOG_BITS
     )

@@ -65,7 +65,9 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return self.mixture_.noise
 
     @property
-    def _n_parameters(self) -> int:
+    def n_parameters_(self) -> int:
+        """Free parameters: template bits or probabilities, weights, and flip rates unless given."""
+        check_is_fitted(self)
         return self.mixture_.n_parameters() - (getattr(self, "noise", None) is not None)
 
     def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int64]:
@@ -119,12 +121,12 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         unless given. m is the sum of the weights.
         """
         rows = self.rows_like_fit(X, sample_weight)
-        return -2 * self._log_likelihood(rows) + self._n_parameters * math.log(rows.total_weight)
+        return -2 * self._log_likelihood(rows) + self.n_parameters_ * math.log(rows.total_weight)
 
     def aic(self, X: Any, sample_weight: Any = None) -> float:
         """-2·ln L + 2·p with binary templates, p as in `bic`; lower is better."""
         rows = self.rows_like_fit(X, sample_weight)
-        return -2 * self._log_likelihood(rows) + 2 * self._n_parameters
+        return -2 * self._log_likelihood(rows) + 2 * self.n_parameters_
 
     def sample(
         self, n_samples: int = 1, *, random_state: Any = None
@@ -165,6 +167,8 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
             codes=self.codes_,
         )  # fmt: skip
         self._check_columns(X, rows, reset=False)
+        if self.mixture_.items is not None:
+            self.mixture_.items.check(rows)
         return rows
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -5,20 +5,25 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from bitmix.em import predict
 from bitmix.errors import InputError, RangeWarning
 from bitmix.estimators.base import check_components, count_rows
+from bitmix.estimators.blrt import one_class_more
 from bitmix.estimators.template import TemplateMixture
+from bitmix.inference.statistics import FitStatistics, patterns_to_count, statistics_of
+from bitmix.inference.tables import Column, Table, is_nothing
 from bitmix.kernels import fixed
-from bitmix.models.mixture import Mixture
 from bitmix.rows import Rows, as_rows
+from bitmix.rows.items import Items
 from bitmix.rows.learn import Wishes
+from bitmix.rows.packed import BitMatrix
+from bitmix.support import checks
 from bitmix.support.extras import need
 from bitmix.support.progress import progress, shown
 from bitmix.support.randomness import seed_of, stream
@@ -29,7 +34,6 @@ if TYPE_CHECKING:
 CRITERIA = ("mdl", "icl", "bic", "aic", "stability")
 PATIENCE = 3  # without a range: values of k that may pass without improvement
 ROWS_PER_COMPONENT = 10  # without a range: k goes no further than this allows
-_ENTROPY_BITS = 40  # of fraction, for the entropy of a row
 _SPLITS = 5
 _CHANCE = 0.1  # groups that are less stable than this are not real
 _AS_STABLE = 0.01
@@ -52,6 +56,11 @@ class Candidate:
     """-2·ln L + ln m for each template bit and each real parameter."""
     aic: float
     """-2·ln L + 2 for each template bit and each real parameter."""
+    statistics: FitStatistics
+    """All fit statistics; see `bitmix.fit_statistics`."""
+    converged: bool
+    blrt: float | None = None
+    """p of the bootstrap test of this number of classes against one less, if it was asked for."""
     stability: float = math.nan
     """1 - the adjusted Rand index of two fits to halves of the rows: 0 where the same groups come
     back. Only with ``criterion="stability"``; .1 by definition for one template."""
@@ -81,9 +90,20 @@ class Selection:
     def _chosen(self) -> int:
         return [each.n_components for each in self.candidates].index(self.n_components)
 
-    def table(self) -> list[dict[str, Any]]:
-        """One dictionary per candidate; ``pandas.DataFrame(selection.table())`` for a frame."""
-        return [vars(candidate) for candidate in self.candidates]
+    def table(self, format: str | None = None) -> Any:
+        """One line per number of components: what a paper on latent classes reports.
+
+        All criteria are on the scale of -2·ln L: lower is better. G² and χ² are over response
+        patterns, where these can be counted.
+
+        Parameters
+        ----------
+        format : {"markdown", "latex", "csv"}, optional
+            Text to put into a paper. By default a pandas DataFrame, or a list of dictionaries where
+            pandas is not installed.
+        """
+        table = enumeration_table(self.candidates)
+        return table.frame() if format is None else table.text(format)
 
     def _repr_html_(self) -> str:
         heads = ("n_components", "log_likelihood", self.criterion)
@@ -124,6 +144,8 @@ def select_components(
     *,
     criterion: str = "mdl",
     sample_weight: Any = None,
+    items: Any = None,
+    blrt: int = 0,
     random_state: Any = None,
 ) -> Selection:
     """Choose how many templates the rows of X have.
@@ -147,6 +169,11 @@ def select_components(
     criterion : {"mdl", "icl", "bic", "aic", "stability"}, default="mdl"
     sample_weight : array-like, shape (m,), optional
         How often each row counts.
+    items : list of lists of int, optional
+        Items with several values, as in `TemplateMixture.fit`.
+    blrt : int, default=0
+        The number of replicates of the bootstrap test of each number of components against one
+        less; 99 are usual, and with 0 there is no test. See `bitmix.blrt`.
     random_state : int, RandomState, Generator or None
         As in `TemplateMixture`; if it is None, that of `estimator`.
 
@@ -180,19 +207,23 @@ def select_components(
         wanted = sorted({check_components(k, n_rows, rows.shape[1]) for k in k_range})
         if not wanted:
             raise InputError("k_range must hold at least one number of templates, got none")
+    question = Question(rows, items, wanted, criterion)
+    n_blrt = checks.whole(blrt, "blrt", least=0)
     with shown(estimator.verbose):
         if estimator.noise_model != "auto" or estimator.noise is not None:
-            selection = _enumerated(estimator, {}, rows, wanted, criterion)
+            selection = _enumerated(estimator, {}, question)
         else:
             middle = min(3, n_rows) if wanted is None else wanted[len(wanted) // 2]
-            chosen = _fitted(estimator, middle, rows)
-            selection = _of_noise_model(chosen, rows, wanted, criterion)
-            again = _fitted(estimator, selection.n_components, rows)
+            chosen = _fitted(estimator, middle, rows, items)
+            selection = _of_noise_model(chosen, question)
+            again = _fitted(estimator, selection.n_components, rows, items)
             if again.noise_model_ != chosen.noise_model_:
-                selection = _of_noise_model(again, rows, wanted, criterion)
+                selection = _of_noise_model(again, question)
             else:  # the same fit, with the scores of the noise models
                 models = [again if m is selection.model else m for m in selection.models]
                 selection = replace(selection, models=tuple(models))
+        if n_blrt:
+            selection = _tested(selection, rows, n_blrt, seed)
     if selection.at_end and criterion != "stability":
         warnings.warn(
             f"{selection.n_components} is the largest number that was tried: more templates may be "
@@ -203,27 +234,44 @@ def select_components(
     return selection
 
 
-def _of_noise_model(
-    fitted: TemplateMixture, rows: Rows, wanted: list[int] | None, criterion: str
-) -> Selection:
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Which numbers of templates are compared, on which rows, and by what."""
+
+    rows: Rows
+    items: Any
+    wanted: list[int] | None
+    criterion: str
+
+    @cached_property
+    def patterns(self) -> BitMatrix | None:
+        """The response patterns, if they can be counted."""
+        groups = None
+        if self.items is not None:
+            groups = Items.of_groups(self.items, self.rows.shape[1])
+        return patterns_to_count(self.rows, groups)
+
+
+def _of_noise_model(fitted: TemplateMixture, question: Question) -> Selection:
     """A selection with the noise model that was chosen for one number of templates."""
     estimator = clone(fitted).set_params(noise_model=fitted.noise_model_)
-    return _enumerated(estimator, {fitted.n_components: fitted}, rows, wanted, criterion)
+    return _enumerated(estimator, {fitted.n_components: fitted}, question)
 
 
 def _enumerated(
-    estimator: TemplateMixture, fits: dict[int, TemplateMixture], rows: Rows,
-    wanted: list[int] | None, criterion: str,
-) -> Selection:  # fmt: skip
+    estimator: TemplateMixture, fits: dict[int, TemplateMixture], question: Question
+) -> Selection:
     """Fits for every number of templates, but for those that are there, and the best of them."""
+    rows, items, criterion = question.rows, question.items, question.criterion
     candidates: dict[int, Candidate] = {}
-    for k in _tried(wanted, count_rows(rows), candidates, criterion):
+    for k in _tried(question.wanted, count_rows(rows), candidates, criterion):
         if k not in fits:
-            fits[k] = _fitted(estimator, k, rows)
-        candidates[k] = _candidate(rows, fits[k])
+            fits[k] = _fitted(estimator, k, rows, items)
+        candidates[k] = _candidate(rows, fits[k], question.patterns)
     if criterion == "stability":
+        seed = estimator.random_state
         candidates = {
-            k: replace(each, stability=_instability(rows, estimator, k, estimator.random_state))
+            k: replace(each, stability=_instability(rows, estimator, k, seed, items))
             for k, each in progress(candidates.items(), "halves", total=len(candidates))
         }
         best = _most_stable(list(candidates.values()))
@@ -231,6 +279,18 @@ def _enumerated(
         best = min(candidates.values(), key=lambda candidate: getattr(candidate, criterion))
     models = tuple(fits[k] for k in candidates)
     return Selection(best.n_components, criterion, tuple(candidates.values()), models)
+
+
+def _tested(selection: Selection, rows: Rows, n: int, seed: int) -> Selection:
+    """The selection, with the bootstrap test of each number of templates against one less."""
+    fits = {model.n_components: model for model in selection.models}
+    tested = []
+    for each in progress(selection.candidates, "tests", total=len(selection.candidates)):
+        k, p_value = each.n_components, None
+        if k - 1 in fits:
+            p_value = one_class_more(rows, fits[k - 1], n=n, seed=seed).p_value
+        tested.append(replace(each, blrt=p_value))
+    return replace(selection, candidates=tuple(tested))
 
 
 def _tried(
@@ -248,11 +308,11 @@ def _tried(
             return
 
 
-def _fitted(estimator: TemplateMixture, k: int, rows: Rows) -> TemplateMixture:
+def _fitted(estimator: TemplateMixture, k: int, rows: Rows, items: Any) -> TemplateMixture:
     model: TemplateMixture = clone(estimator).set_params(n_components=k)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a number that is too large is meant to be tried
-        return model.fit(rows)
+        return model.fit(rows, items=items)
 
 
 def _most_stable(candidates: list[Candidate]) -> Candidate:
@@ -261,7 +321,7 @@ def _most_stable(candidates: list[Candidate]) -> Candidate:
     return [each for each in candidates if each.stability <= least + _AS_STABLE][-1]
 
 
-def _instability(rows: Rows, estimator: TemplateMixture, k: int, seed: int) -> float:
+def _instability(rows: Rows, estimator: TemplateMixture, k: int, seed: int, items: Any) -> float:
     """How much fits to two halves of the rows differ in the labels they give to all rows."""
     from sklearn.metrics import adjusted_rand_score
 
@@ -276,22 +336,74 @@ def _instability(rows: Rows, estimator: TemplateMixture, k: int, seed: int) -> f
     for split in range(_SPLITS):
         order = stream(seed, "sample", 1 + split).permutation(m)
         halves = (rows.subset(np.sort(half)) for half in (order[: m // 2], order[m // 2 :]))
-        labels = [_fitted(estimator, k, half).predict(rows) for half in halves]
+        labels = [_fitted(estimator, k, half, items).predict(rows) for half in halves]
         agreement.append(adjusted_rand_score(*labels))
     return 1 - math.fsum(agreement) / _SPLITS
 
 
-def _candidate(rows: Rows, model: TemplateMixture) -> Candidate:
+def _candidate(rows: Rows, model: TemplateMixture, patterns: BitMatrix | None) -> Candidate:
     mixture, likelihood = model.mixture_, model.history_[-1].log_likelihood
     k, n = mixture.means.shape
     log_m = _log(rows.total_weight)
     bits = 0 if mixture.noise is None else k * n
-    real = model._n_parameters - bits
+    real = model.n_parameters_ - bits
     mdl = -likelihood + real * log_m / 2 + (template_nats(mixture.templates) if bits else 0)
+    statistics = statistics_of(rows, mixture, model.n_parameters_, patterns)
     return Candidate(
-        k, likelihood, model.n_agreeing_, model.n_starts_, mdl, mdl + _entropy(rows, mixture),
+        k, likelihood, model.n_agreeing_, model.n_starts_, mdl, mdl + statistics.entropy,
         -2 * likelihood + (bits + real) * log_m, -2 * likelihood + 2 * (bits + real),
+        statistics, model.converged_,
     )  # fmt: skip
+
+
+def enumeration_table(candidates: Iterable[Candidate]) -> Table:
+    """One line per number of components, with columns that have a value in some line."""
+    records = []
+    for each in candidates:
+        fit = each.statistics
+        records.append(
+            {
+                "n_components": each.n_components,
+                **{name: getattr(fit, name) for name in _STATISTICS},
+                "mdl": 2 * each.mdl if each.mdl != each.bic / 2 else None,  # for classes it is BIC
+                "stability": each.stability,
+                "n_agreeing": each.n_agreeing,
+                "n_starts": each.n_starts,
+                "converged": each.converged,
+                "blrt": each.blrt,
+            }
+        )
+    columns = [c for c in _COLUMNS if any(not is_nothing(record[c.name]) for record in records)]
+    return Table(tuple(columns), tuple(records))
+
+
+_COLUMNS = (
+    Column("n_components", "k"),
+    Column("n_parameters", "parameters"),
+    Column("log_likelihood", "ln L", ".2f"),
+    Column("aic", "AIC", ".1f"),
+    Column("bic", "BIC", ".1f"),
+    Column("sabic", "SABIC", ".1f"),
+    Column("caic", "CAIC", ".1f"),
+    Column("icl", "ICL", ".1f"),
+    Column("mdl", "MDL", ".1f"),
+    Column("stability", "instability", ".3f"),
+    Column("entropy_r2", "entropy R²", ".3f"),
+    Column("g_squared", "G²", ".2f"),
+    Column("chi_squared", "χ²", ".2f"),
+    Column("df", "df"),
+    Column("smallest_size", "smallest class", ".0f"),
+    Column("smallest_share", "its share", ".3f"),
+    Column("least_posterior", "least posterior", ".3f"),
+    Column("n_agreeing", "starts at best"),
+    Column("n_starts", "starts"),
+    Column("converged", "converged"),
+    Column("blrt", "BLRT p", ".3f"),
+)
+_STATISTICS = (
+    "n_parameters", "log_likelihood", "aic", "bic", "sabic", "caic", "icl", "entropy_r2",
+    "g_squared", "chi_squared", "df", "smallest_size", "smallest_share", "least_posterior",
+)  # fmt: skip
 
 
 def template_nats(templates: NDArray[np.uint8]) -> float:
@@ -314,11 +426,3 @@ def template_nats(templates: NDArray[np.uint8]) -> float:
 def _log(number: float) -> float:
     """ln of a number, the same on every platform."""
     return fixed.wide_log(*number.as_integer_ratio()) / 2.0**128
-
-
-def _entropy(rows: Rows, mixture: Mixture) -> float:
-    """-Σ p ln p over all rows and components, in integers, so that weights are exact."""
-    per_row, one = np.asarray(predict.entropies(rows, mixture)), rows.layout.weight_one or 1
-    units = np.rint(per_row * 2.0**_ENTROPY_BITS).astype(np.int64)
-    counts = np.rint(rows.weights * one).astype(np.int64)
-    return fixed.total(units, counts) / (one << _ENTROPY_BITS)

@@ -27,7 +27,6 @@ from bitmix.support.progress import shown
 from bitmix.support.randomness import seed_of
 from bitmix.theory.guarantee import seeds_needed
 
-MIN_ROWS_SEARCH, _SAMPLE_PER_SEED = 4096, 8  # condition 2 of Theorem 1: m ≥ 8l
 _ROWS_AT_ONCE = 256  # when distinct rows are counted
 _EQUAL = 1e-3  # components are equal if no probability differs by more
 
@@ -102,6 +101,8 @@ class TemplateMixture(
         column or cell.
     probabilities_ : array of float64, shape (k, n)
         The probability of a 1.
+    n_parameters_ : int
+        Free parameters, as `bic` counts them.
     means_ : array of float64, shape (k, n)
         The share of ones of each component, rows weighted by their responsibilities.
     objective_ : float
@@ -229,9 +230,7 @@ class TemplateMixture(
         check_items(noise, rows)
         settings = checked_settings(self, noise, n_seeds=self._given_seeds(k))
         total = int(rows.total_weight)
-        max_rows = max(_SAMPLE_PER_SEED * number_of_seeds(settings, k, total), MIN_ROWS_SEARCH)
-        if self.max_rows_search is not None:
-            max_rows = checks.whole(self.max_rows_search, "max_rows_search", least=k)
+        max_rows = checks.optional(checks.whole, self.max_rows_search, "max_rows_search", least=k)
         start = None
         if self.init is not None:
             start = replace(initial_mixture(self.init, rows, k), items=noise.items)
@@ -297,9 +296,18 @@ class TemplateMixture(
         return len(self.weights_)
 
     @property
-    def _n_parameters(self) -> int:
+    def n_parameters_(self) -> int:
+        """Free parameters: template bits or probabilities, weights, and flip rates unless given."""
+        check_is_fitted(self)
         n_given = sum(rate is not None for rate in np.ravel(self.noise).tolist())
         return self.mixture_.n_parameters() - n_given
+
+    def settings_like_fit(self) -> Settings:
+        """How to go on with EM on other rows: the fitted noise model, the items, the tolerances."""
+        check_is_fitted(self)
+        noise, _ = checked_noise(self.noise_model, self.noise, self.prior)
+        noise = replace(noise, model=self.mixture_.noise_model, items=self.mixture_.items)
+        return checked_settings(self, noise, n_seeds=self._given_seeds(len(self.weights_)))
 
     @classmethod
     def _check_noise(cls, mixture: Mixture) -> None:

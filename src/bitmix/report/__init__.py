@@ -12,8 +12,11 @@ from bitmix.certify.fit import FitCertificate
 from bitmix.errors import InputError
 from bitmix.estimators.base import FittedTemplates
 from bitmix.estimators.select import Selection
+from bitmix.inference.bootstrap import Bootstrap
+from bitmix.inference.information import AnalyticErrors
 from bitmix.report import page
 from bitmix.report.facts import gather
+from bitmix.report.paper import paper_of
 from bitmix.rows import is_dask
 from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
@@ -34,6 +37,7 @@ def write(
     certificate: FitCertificate | bool | None = None,
     title: str | None = None,
     source: str | os.PathLike[str] | None = None,
+    errors: Bootstrap | AnalyticErrors | None = None,
     alpha: float = 0.05,
     force: bool = True,
 ) -> None:
@@ -64,6 +68,9 @@ def write(
         The heading.
     source : str, optional
         Where the rows come from.
+    errors : optional
+        The result of `bitmix.bootstrap` or `bitmix.analytic_standard_errors`, for intervals. By
+        default analytic ones are computed if there is a probability per cell.
     alpha : float, default=0.05
         The level of the certificate that is computed here.
     force : bool, default=True
@@ -105,7 +112,8 @@ def write(
         alpha=alpha,
     )
     written = page.render(
-        facts, model, selection=selection, geometry=geometry, title=title,
+        facts, model, paper_of(model, rows, errors), selection=selection, geometry=geometry,
+        title=title,
         source=None if source is None else os.fspath(source),
     )  # fmt: skip
     with atomic_write(path) as file:

@@ -13,9 +13,10 @@ import numpy as np
 
 from bitmix import __version__
 from bitmix.estimators.base import FittedTemplates
-from bitmix.estimators.select import Selection
+from bitmix.estimators.select import Selection, enumeration_table
 from bitmix.report import svg
 from bitmix.report.facts import CLEAR_MARGIN, FLAG_LEVEL, MAX_GROUPS, Facts, printable
+from bitmix.report.paper import Paper
 from bitmix.report.pictures import Picture, painter
 from bitmix.report.svg import Drawing, Tick
 from bitmix.support.extras import need
@@ -27,6 +28,7 @@ MAX_PICTURE_BITS = 16_000_000
 MAX_POWER = 30
 """Odds beyond this power of ten are all written alike."""
 MAX_VALUE_LENGTH = 60
+MAX_PROFILE_ITEMS, MAX_PROFILE_TICKS, MAX_TICK_LENGTH = 40, 7, 9
 CRITERIA = {
     "mdl": "nats needed to write the rows down",
     "icl": "nats needed to write the rows down, with a penalty for overlap",
@@ -38,8 +40,8 @@ _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def render(
-    facts: Facts, model: FittedTemplates, *, selection: Selection | None, geometry: Any,
-    title: str | None, source: str | None,
+    facts: Facts, model: FittedTemplates, paper: Paper, *, selection: Selection | None,
+    geometry: Any, title: str | None, source: str | None,
 ) -> str:  # fmt: skip
     """The page as HTML."""
     need("jinja2")
@@ -58,6 +60,8 @@ def render(
         title = f"{facts.k} {plural(facts.k, 'group')} in {place}"
     return environment.from_string(asset("page.html.j2")).render(
         facts=facts,
+        printable=printable,
+        paper=paper,
         model=model,
         estimator=type(model).__name__,
         title=printable(title),
@@ -66,8 +70,9 @@ def render(
         script=Drawing(script),
         policy=_security_policy(style, script),
         pictures=_pictures(facts, geometry),
-        charts=_charts(facts, selection),
+        charts=_charts(facts, selection) | _profile(paper),
         selection=selection,
+        enumeration=enumeration_table(selection.candidates) if selection else None,
         criterion=CRITERIA[selection.criterion] if selection else "",
         settings=settings(model),
         versions=versions(),
@@ -260,6 +265,29 @@ def _charts(facts: Facts, selection: Selection | None) -> dict[str, Drawing]:
     if selection is not None:
         charts["selection"] = _selection_chart(selection)
     return charts
+
+
+def _profile(paper: Paper) -> dict[str, Drawing]:
+    """The probabilities of binary items as a line per class, if lines can be told apart."""
+    items, k = paper.items, len(paper.statistics.class_shares)
+    if items is None or "answer" in items.names or k > svg.MAX_LINES:
+        return {}
+    if not 2 <= len(items.records) <= MAX_PROFILE_ITEMS:
+        return {}
+    names = [printable(record["item"]) for record in items.records]
+    lines = [[record[f"class_{i}"] for record in items.records] for i in range(k)]
+    tips = [
+        [f"{name}, class {i}: {p:.3f}" for name, p in zip(names, line, strict=True)]
+        for i, line in enumerate(lines)
+    ]
+    n, every = len(names), math.ceil(len(names) / MAX_PROFILE_TICKS)
+    ticks = [Tick((j + 0.5) / n, names[j][:MAX_TICK_LENGTH]) for j in range(0, n, every)]
+    return {
+        "profile": svg.profile(
+            lines, tips, ticks, [str(i) for i in range(k)],
+            "Probability of a 1 for each item, a line per class", across="item", up="probability",
+        )
+    }  # fmt: skip
 
 
 def _histogram(

@@ -14,6 +14,10 @@ _LEFT, _TOP = 44, 14
 _PLOT_WIDTH, _PLOT_HEIGHT = WIDTH - _LEFT - 20, HEIGHT - _TOP - 40
 _FLOOR = _TOP + _PLOT_HEIGHT
 
+_DASHES = ("none", "6 3", "2 3", "9 3 2 3", "1 4", "12 4")
+MAX_LINES = len(_DASHES)
+"""Lines of a profile that can be told apart."""
+
 
 class Drawing(str):
     """Markup that needs no escaping: every text in it was escaped when it was made."""
@@ -101,6 +105,36 @@ def curve(
         parts.append(
             f'<g class="mark"><title>{html.escape(tip)}</title>{ring}'
             f'<circle class="ink" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/></g>'
+        )
+    return chart("".join(parts), description)
+
+
+def profile(
+    lines: Sequence[Sequence[float]], tips: Sequence[Sequence[str]], ticks: Sequence[Tick],
+    names: Sequence[str], description: str, *, across: str, up: str,
+) -> Drawing:  # fmt: skip
+    """A line from 0 to 1 for each of several groups over the same places, named at its end."""
+    parts = [_frame(ticks, across, up)]
+    for height in (0.0, 0.5, 1.0):
+        level = number(_FLOOR - _PLOT_HEIGHT * height)
+        parts.append(
+            f'<path class="grid" d="M{_LEFT} {level}h{_PLOT_WIDTH}"/>'
+            f'<text class="tick" x="{_LEFT - 5}" y="{level}" dy="4" text-anchor="end">'
+            f"{number(height)}</text>"
+        )
+    for i, values in enumerate(lines):
+        xs = [_LEFT + _PLOT_WIDTH * (j + 0.5) / len(values) for j in range(len(values))]
+        points = [(x, _FLOOR - _PLOT_HEIGHT * y) for x, y in zip(xs, values, strict=True)]
+        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+        parts.append(f'<path class="line" stroke-dasharray="{_DASHES[i]}" d="M{path}"/>')
+        for (x, y), tip in zip(points, tips[i], strict=True):
+            parts.append(
+                f'<g class="mark"><title>{html.escape(tip)}</title>'
+                f'<circle class="ink" cx="{x:.1f}" cy="{y:.1f}" r="3"/></g>'
+            )
+        x, y = points[-1]
+        parts.append(
+            f'<text class="tick" x="{x + 6:.1f}" y="{y:.1f}" dy="4">{html.escape(names[i])}</text>'
         )
     return chart("".join(parts), description)
 

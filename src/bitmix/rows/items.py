@@ -14,6 +14,9 @@ from bitmix.kernels.bits import Words, pack
 from bitmix.kernels.fixed import Ints
 from bitmix.rows.protocol import Block, Rows
 
+MAX_VALUES = 20
+"""An item with more values is a name, a count or a number, not an answer."""
+
 
 @dataclass(frozen=True, eq=False)
 class Items:
@@ -31,6 +34,11 @@ class Items:
             if columns.ndim != 1 or columns.dtype.kind not in "iu" or len(columns) < 2:
                 raise InputError(
                     f"items must be groups of at least two column numbers each, got {group!r}"
+                )
+            if len(columns) > MAX_VALUES:
+                raise InputError(
+                    f"items must have at most {MAX_VALUES} values, got {len(columns)}: put rare "
+                    "values together, or leave the item out"
                 )
             if columns.min() < 0 or columns.max() >= n_columns:
                 raise InputError(f"items must name columns 0 … {n_columns - 1}, got {group!r}")
@@ -111,7 +119,8 @@ class Items:
             group = self.groups[int(wrong[0])]
             raise InputError(
                 f"every row must have one value per item, but {counts[wrong[0]]:,} rows do not "
-                f"have exactly one 1 in columns {group}: a missing answer is missing in all of them"
+                f"have exactly one 1 in columns {group}: a missing answer is missing in all of "
+                "them, and a value that the fit has not seen has no column"
             )
 
     @cached_property

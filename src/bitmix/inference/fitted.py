@@ -1,0 +1,107 @@
+"""What the functions of this room ask of a fitted model, and of its rows."""
+
+import math
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from bitmix.em.search import Settings
+from bitmix.errors import InputError
+from bitmix.models.mixture import Mixture
+from bitmix.rows import Rows
+from bitmix.rows.items import Items
+from bitmix.rows.packed import BitMatrix
+
+MAX_GROUPED_ROWS, MAX_SORTED_WORDS = 1_000_000, 1 << 24
+
+
+@runtime_checkable
+class Fitted(Protocol):
+    """A fitted mixture of templates; every estimator of bitmix is one."""
+
+    mixture_: Mixture
+
+    @property
+    def n_parameters_(self) -> int: ...
+
+    def rows_like_fit(self, X: Any, sample_weight: Any = None) -> Rows: ...
+
+
+@runtime_checkable
+class Refittable(Fitted, Protocol):
+    """A fitted `TemplateMixture`, which can be fitted again from where it is."""
+
+    def settings_like_fit(self) -> Settings: ...
+
+
+def refittable(model: Any, what: str) -> Refittable:
+    """The model, after it is checked that it can be fitted again to other rows."""
+    if isinstance(model, Refittable):
+        return model
+    raise InputError(f"{what} needs a fitted TemplateMixture, got {type(model).__name__}")
+
+
+def in_memory(rows: Rows, what: str) -> BitMatrix:
+    """The rows, after it is checked that they are in this process."""
+    if isinstance(rows, BitMatrix):
+        return rows
+    raise InputError(
+        f"{what} needs rows in memory, and these are on a cluster: fetch them, or a sample of them"
+    )
+
+
+def patterns_of(rows: Rows) -> BitMatrix | None:
+    """The different rows, each with its weight; None if the rows are too many or on a cluster.
+
+    They are sorted, so that a replicate is the same in whatever order the rows come, unless they
+    are very many.
+    """
+    m = rows.shape[0]
+    if not isinstance(rows, BitMatrix) or m > MAX_GROUPED_ROWS:
+        return None
+    patterns = (rows if rows.layout.weight_one else rows.weighted(np.ones(m))).distinct()
+    if len(patterns) * rows.layout.width(rows.shape[1]) > MAX_SORTED_WORDS:
+        return patterns
+    return patterns.subset(np.lexsort(patterns.words[:, :-1].T))
+
+
+def column_names(model: Any) -> list[str]:
+    """The names of the columns; those without names are numbered."""
+    names = getattr(model, "feature_names_in_", None)
+    n = model.mixture_.means.shape[1]
+    return [f"column {s}" for s in range(n)] if names is None else [str(name) for name in names]
+
+
+def item_columns(mixture: Mixture) -> list[list[int]]:
+    """The columns of each item, in the order of the first ones; a binary item has one."""
+    n = mixture.means.shape[1]
+    if mixture.items is None:
+        return [[s] for s in range(n)]
+    binary = [[s] for s in np.flatnonzero(~mixture.items.is_value).tolist()]
+    return sorted([*binary, *mixture.items.groups])
+
+
+def item_names(model: Any) -> list[str]:
+    """A name per item: that of its column, or what the names of its columns begin with."""
+    names = column_names(model)
+    return [
+        _common_name([names[s] for s in group], group) for group in item_columns(model.mixture_)
+    ]
+
+
+def _common_name(names: list[str], columns: list[int]) -> str:
+    if len(names) == 1:
+        return names[0]
+    first, last = min(names), max(names)  # what both begin with, all begin with
+    same = [a == b for a, b in zip(first, last, strict=False)]
+    start = first[: [*same, False].index(False)]
+    cut = max(start.rfind(mark) for mark in "_=: ")
+    return start[:cut].strip() or f"columns {columns[0]} to {columns[-1]}"
+
+
+def number_of_cells(n_columns: int, items: Items | None) -> int:
+    """The number of different rows that are possible."""
+    if items is None:
+        return 1 << n_columns
+    binary = int((~items.is_value).sum())
+    return math.prod(map(len, items.groups)) << binary

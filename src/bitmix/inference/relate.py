@@ -1,0 +1,390 @@
+"""After the classes: how an outcome differs between them.
+
+Putting each person into the likeliest class, and comparing outcomes, would be biased towards no
+difference, because some are put into the wrong one. The table of D_ts, the probability that a
+person of class t is put into s, is known from the posteriors, and both methods undo it (Vermunt
+2010):
+
+* BCH (Bolck, Croon & Hagenaars): person x counts in class t with the weight [D⁻¹]_st, where s is
+  the class that x is put into. Weights may be negative.
+* ML: the likelihood of what is seen, Σ_t π_t·D_ts·f_t(y), is maximised, with a normal distribution
+  of the outcome, or a share for each value, in each class.
+
+Standard errors are of the sandwich kind, and take D for known, as is usual.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from bitmix.em import predict
+from bitmix.errors import InputError
+from bitmix.inference.fitted import Fitted, in_memory
+from bitmix.inference.tables import Column, Table
+from bitmix.kernels.fixed import Ints
+from bitmix.models.mixture import Floats
+from bitmix.support import checks
+
+METHODS = ("bch", "ml")
+KINDS = ("auto", "mean", "shares")
+MAX_CATEGORIES = 50
+_MAX_STEPS, _SMALL = 10_000, 1e-10
+_LEAST_SHARE = 1e-6  # people: a share of a value that nobody of a class has
+
+
+@dataclass(frozen=True, eq=False)
+class Relation:
+    """An outcome by class."""
+
+    method: str
+    values: tuple[Any, ...] | None
+    """The values of an outcome whose shares were estimated; None for means."""
+    estimates: Floats
+    """The mean of each class, shape (k,), or the share of each value, shape (k, values)."""
+    covariance: Floats
+    """Of the estimates, flattened."""
+    classification: Floats
+    """D: the probability that a person of a class (rows) is put into a class (columns)."""
+    n: float
+    """People with an outcome, by weight."""
+    n_missing: int
+    """Rows without an outcome. They are left out."""
+
+    @property
+    def standard_errors(self) -> Floats:
+        """Of the estimates, in their shape."""
+        variances = np.diagonal(self.covariance).clip(0, None)
+        return np.sqrt(variances).reshape(self.estimates.shape)
+
+    def overall(self) -> dict[str, float]:
+        """The Wald test that the outcome is the same in all classes."""
+        k = len(self.estimates)
+        pairs = [(0, t) for t in range(1, k)]
+        return self._wald(pairs) if k > 1 else {"chi_squared": 0.0, "df": 0, "p_value": 1.0}
+
+    def pairwise(self) -> Table:
+        """The Wald test of each pair of classes."""
+        k = len(self.estimates)
+        records = []
+        for i in range(k):
+            for j in range(i + 1, k):
+                record: dict[str, Any] = {"class": i, "other_class": j}
+                if self.values is None:
+                    record["difference"] = float(self.estimates[i] - self.estimates[j])
+                    record["standard_error"] = float(np.sqrt(self._contrast([(i, j)])[1][0, 0]))
+                records.append(record | self._wald([(i, j)]))
+        shown = [c for c in _PAIR_COLUMNS if not records or c.name in records[0]]
+        return Table(tuple(shown), tuple(records))
+
+    def table(self) -> Table:
+        """Estimates and standard errors, one line per class and value."""
+        lines = self.estimates.reshape(len(self.estimates), -1)
+        errors = self.standard_errors.reshape(lines.shape)
+        names = ["mean"] if self.values is None else [str(value) for value in self.values]
+        records = tuple(
+            {
+                "class": t,
+                "value": name,
+                "estimate": float(lines[t, v]),
+                "standard_error": float(errors[t, v]),
+            }
+            for t in range(len(lines))
+            for v, name in enumerate(names)
+        )
+        return Table(_COLUMNS, records)
+
+    def _contrast(self, pairs: list[tuple[int, int]]) -> tuple[Floats, Floats]:
+        """Differences of classes, less the last value of shares, and their covariance."""
+        k = len(self.estimates)
+        width = self.estimates.size // k
+        free = max(1, width - 1)
+        matrix = np.zeros((len(pairs) * free, k * width))
+        for number, (i, j) in enumerate(pairs):
+            for v in range(free):
+                matrix[number * free + v, i * width + v] = 1
+                matrix[number * free + v, j * width + v] = -1
+        return matrix @ self.estimates.ravel(), matrix @ self.covariance @ matrix.T
+
+    def _wald(self, pairs: list[tuple[int, int]]) -> dict[str, float]:
+        apart, covariance = self._contrast(pairs)
+        inverse = np.linalg.pinv(covariance, hermitian=True)
+        df = int(np.linalg.matrix_rank(covariance, hermitian=True))
+        statistic = float(apart @ inverse @ apart)
+        return {"chi_squared": statistic, "df": df, "p_value": float(chi2.sf(statistic, df))}
+
+
+_COLUMNS = (
+    Column("class", "class"),
+    Column("value", "outcome"),
+    Column("estimate", "estimate", ".3f"),
+    Column("standard_error", "standard error", ".3f"),
+)
+_PAIR_COLUMNS = (
+    Column("class", "class"),
+    Column("other_class", "other class"),
+    Column("difference", "difference", ".3f"),
+    Column("standard_error", "standard error", ".3f"),
+    Column("chi_squared", "Wald χ²", ".2f"),
+    Column("df", "df"),
+    Column("p_value", "p", ".4f"),
+)
+
+
+def relate(
+    model: Any,
+    X: Any,
+    outcome: Any,
+    *,
+    method: str = "bch",
+    kind: str = "auto",
+    sample_weight: Any = None,
+) -> Relation:
+    """The mean of an outcome in each class, or the share of each of its values, with tests.
+
+    Parameters
+    ----------
+    model : TemplateMixture, TwoRoundEM or ClassicEM
+        Fitted.
+    X : as in ``model.predict``
+        The rows of the fit.
+    outcome : array-like, shape (m,)
+        One value per row, which had no part in the fit. NaN and None are missing.
+    method : {"bch", "ml"}, default="bch"
+        How the errors of putting people into classes are corrected. BCH makes no assumption about
+        the distribution of the outcome. ML takes a normal distribution for numbers; it is more
+        precise where that is right.
+    kind : {"auto", "mean", "shares"}, default="auto"
+        What is estimated. By default means of numbers, and shares of anything else.
+    sample_weight : array-like, shape (m,), optional
+        How often each row counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bitmix
+    >>> from bitmix.datasets import make_templates, sample_mixture
+    >>> truth = make_templates(2, 8, separation=0.7, random_state=0)
+    >>> X, classes = sample_mixture(truth, [0.6, 0.4], noise=0.2, m=1000, random_state=0)
+    >>> income = np.random.default_rng(0).normal(20 + 10 * classes)
+    >>> model = bitmix.TemplateMixture(2, random_state=0).fit(X)
+    >>> relation = bitmix.relate(model, X, income)
+    >>> relation.estimates.round(), relation.overall()["p_value"] < 0.001
+    (array([20., 30.]), True)
+    """
+    if not isinstance(model, Fitted):
+        raise InputError(f"model must be a fitted estimator of bitmix, got {type(model).__name__}")
+    if method not in METHODS:
+        raise InputError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    rows = in_memory(model.rows_like_fit(X), "relate")
+    weights = rows.weights
+    if sample_weight is not None:
+        rows.weighted(sample_weight)  # for its checks
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    y, values, known = _read_outcome(outcome, len(rows), kind)
+    posterior = predict.probabilities(rows, model.mixture_)
+    put_into = posterior.argmax(axis=1)
+    matrix = classification_matrix(posterior, put_into, weights)
+    if np.linalg.cond(matrix) > 1e8:
+        raise InputError(
+            "the classes overlap so much that the errors of putting people into them cannot be "
+            "corrected: ask for fewer classes"
+        )
+    y, w, s = y[known], weights[known], put_into[known]
+    if method == "bch":
+        estimates, covariance = bch(y, w, np.linalg.inv(matrix)[s])
+    else:
+        shares = (posterior * weights[:, None]).sum(axis=0) / weights.sum()
+        estimates, covariance = three_step_ml(y, w, matrix.T[s], shares, values is None)
+    if values is None:
+        estimates = estimates[:, 0]
+    n_missing = int(np.count_nonzero(~known))
+    return Relation(method, values, estimates, covariance, matrix, float(w.sum()), n_missing)
+
+
+def classification_matrix(posterior: Floats, put_into: Ints, weights: Floats) -> Floats:
+    """D_ts: the probability that a person of class t is put into s, shape (k, k)."""
+    k = posterior.shape[1]
+    sums = np.zeros((k, k))
+    np.add.at(sums.T, put_into, posterior * weights[:, None])
+    return sums / sums.sum(axis=1, keepdims=True)
+
+
+def bch(y: Floats, weights: Floats, counts: Floats) -> tuple[Floats, Floats]:
+    """Means of the columns of y by class, and their covariance.
+
+    `counts` says how much each person counts in each class, shape (m, k).
+    """
+    c = weights[:, None] * counts
+    total = c.sum(axis=0)
+    if np.any(total <= 0):
+        raise InputError(
+            f"class {int(np.argmin(total))} has no people with an outcome after the correction: "
+            "ask for fewer classes"
+        )
+    means = (c.T @ y) / total[:, None]
+    influence = (c / total)[:, :, None] * (y[:, None, :] - means)
+    flat = influence.reshape(len(y), -1)
+    return means, flat.T @ flat
+
+
+def three_step_ml(
+    y: Floats, weights: Floats, errors: Floats, shares: Floats, normal: bool
+) -> tuple[Floats, Floats]:
+    """Means or shares by class that maximise Σ ω·ln Σ_t π_t·D_ts·f_t(y), and their covariance.
+
+    `errors` has D_ts of each person for each t, shape (m, k); π starts from `shares`.
+    """
+    distribution: Normal | Categorical = Normal() if normal else Categorical()
+    k = len(shares)
+    responsibilities = errors * shares
+    responsibilities /= responsibilities.sum(axis=1, keepdims=True)
+    before = -np.inf
+    for _ in range(_MAX_STEPS):
+        c = weights[:, None] * responsibilities
+        shares = c.sum(axis=0) / weights.sum()
+        parameters = distribution.fit(y, c)
+        logs = np.log(shares) + distribution.logs(y, parameters)
+        responsibilities, likelihood = _posterior(errors, logs, weights)
+        if likelihood - before <= _SMALL * abs(likelihood):
+            break
+        before = likelihood
+
+    def scores(theta: Floats) -> Floats:
+        """The derivative of each person's log-likelihood, shape (m, parameters)."""
+        logits = np.append(theta[: k - 1], 0.0)
+        pi = np.exp(logits - logits.max())
+        pi /= pi.sum()
+        inner = distribution.unpack(theta[k - 1 :], k)
+        h, _ = _posterior(errors, np.log(pi) + distribution.logs(y, inner), weights)
+        of_shares = (h - pi)[:, : k - 1]
+        return np.concatenate([of_shares, distribution.scores(y, h, inner)], axis=1)
+
+    theta = np.concatenate([np.log(shares[:-1] / shares[-1]), distribution.pack(parameters)])
+    covariance = _sandwich(scores, theta, weights)[k - 1 :, k - 1 :]
+    slopes = distribution.slopes(parameters)
+    return distribution.means(parameters), slopes @ covariance @ slopes.T
+
+
+def _posterior(errors: Floats, logs: Floats, weights: Floats) -> tuple[Floats, float]:
+    """Responsibilities, and the log-likelihood."""
+    top = logs.max(axis=1, keepdims=True)
+    terms = errors * np.exp(logs - top)
+    total = terms.sum(axis=1)
+    return terms / total[:, None], float(weights @ (np.log(total) + top[:, 0]))
+
+
+def _sandwich(scores: Callable[[Floats], Floats], theta: Floats, weights: Floats) -> Floats:
+    """A⁻¹·B·A⁻¹, with A the observed information and B the sum of squared scores."""
+    at = weights[:, None] * scores(theta)
+    information = np.empty((len(theta), len(theta)))
+    for j in range(len(theta)):
+        step = 1e-5 * max(1.0, abs(theta[j]))
+        ends = [theta.copy(), theta.copy()]
+        ends[0][j] -= step
+        ends[1][j] += step
+        low, high = (weights @ scores(end) for end in ends)
+        information[:, j] = (low - high) / (2 * step)
+    inverse = np.linalg.pinv((information + information.T) / 2, hermitian=True)
+    return inverse @ (at.T @ at) @ inverse
+
+
+class Normal:
+    """A normal distribution of the outcome in each class; parameters are (mean, ln σ)."""
+
+    def fit(self, y: Floats, counts: Floats) -> Floats:
+        total = counts.sum(axis=0)
+        mean = (counts.T @ y)[:, 0] / total
+        variance = (counts * (y - mean) ** 2).sum(axis=0) / total
+        floor = 1e-12 * max(float(y.var()), 1e-300)
+        return np.column_stack([mean, np.log(np.maximum(variance, floor)) / 2])
+
+    def logs(self, y: Floats, parameters: Floats) -> Floats:
+        mean, log_sd = parameters.T
+        return -0.5 * ((y - mean) * np.exp(-log_sd)) ** 2 - log_sd
+
+    def pack(self, parameters: Floats) -> Floats:
+        return parameters.ravel()
+
+    def unpack(self, theta: Floats, k: int) -> Floats:
+        return theta.reshape(k, 2)
+
+    def scores(self, y: Floats, h: Floats, parameters: Floats) -> Floats:
+        mean, log_sd = parameters.T
+        apart = (y - mean) * np.exp(-log_sd)
+        each = np.stack([apart * np.exp(-log_sd), apart**2 - 1], axis=-1)
+        return (h[:, :, None] * each).reshape(len(y), -1)
+
+    def means(self, parameters: Floats) -> Floats:
+        return parameters[:, :1]
+
+    def slopes(self, parameters: Floats) -> Floats:
+        return np.eye(2 * len(parameters))[::2]
+
+
+class Categorical:
+    """A share of each value in each class; parameters are shares, packed as logits of the last."""
+
+    def fit(self, y: Floats, counts: Floats) -> Floats:
+        shares = counts.T @ y + _LEAST_SHARE
+        return shares / shares.sum(axis=1, keepdims=True)
+
+    def logs(self, y: Floats, parameters: Floats) -> Floats:
+        return y @ np.log(parameters).T
+
+    def pack(self, parameters: Floats) -> Floats:
+        return np.log(parameters[:, :-1] / parameters[:, -1:]).ravel()
+
+    def unpack(self, theta: Floats, k: int) -> Floats:
+        logits = np.column_stack([theta.reshape(k, -1), np.zeros(k)])
+        shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return shares / shares.sum(axis=1, keepdims=True)
+
+    def scores(self, y: Floats, h: Floats, parameters: Floats) -> Floats:
+        each = (y[:, None, :] - parameters)[:, :, :-1]
+        return (h[:, :, None] * each).reshape(len(y), -1)
+
+    def means(self, parameters: Floats) -> Floats:
+        return parameters
+
+    def slopes(self, parameters: Floats) -> Floats:
+        k, r = parameters.shape
+        out = np.zeros((k * r, k * (r - 1)))
+        for t, p in enumerate(parameters):
+            of_class = (np.diag(p) - np.outer(p, p))[:, :-1]
+            out[t * r : (t + 1) * r, t * (r - 1) : (t + 1) * (r - 1)] = of_class
+        return out
+
+
+def _read_outcome(
+    outcome: Any, m: int, kind: str
+) -> tuple[Floats, tuple[Any, ...] | None, NDArray[np.bool_]]:
+    """The outcome as columns, its values if these are counted, and which rows have one."""
+    if kind not in KINDS:
+        raise InputError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+    given = np.asarray(outcome)
+    if given.shape != (m,):
+        raise InputError(f"outcome must be {m} values, one per row of X, got shape {given.shape}")
+    numeric = given.dtype.kind in "iuf"
+    known = ~np.isnan(given) if given.dtype.kind == "f" else np.ones(m, dtype=np.bool_)
+    if given.dtype.kind == "O":
+        known = np.array([value is not None and value == value for value in given.tolist()])
+    if not known.any():
+        raise InputError("outcome must have at least one value, got only missing ones")
+    if kind == "mean" and not numeric:
+        raise InputError(f"kind='mean' needs numbers, got {given.dtype}: leave kind as it is")
+    if numeric and kind != "shares":
+        numbers = np.where(known, given, 0).astype(np.float64)
+        if not np.isfinite(numbers).all():
+            raise InputError("outcome must be finite, got an infinite number")
+        return numbers[:, None], None, known
+    values = sorted(set(given[known].tolist()), key=str)
+    checks.whole(len(values), "the number of values of outcome", least=2, most=MAX_CATEGORIES)
+    place = {value: v for v, value in enumerate(values)}
+    y = np.zeros((m, len(values)))
+    numbers_known = np.flatnonzero(known)
+    y[numbers_known, [place[value] for value in given[known].tolist()]] = 1
+    return y, tuple(values), known

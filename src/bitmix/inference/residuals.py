@@ -1,0 +1,188 @@
+"""Bivariate residuals: pairs of items that are associated within classes.
+
+For each pair of items, the table of their values over all people is compared with the one that the
+model expects, Σ_i w_i·p_i(a)·p_i(b). Where it differs, the two items have something in common that
+the classes do not explain.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bitmix.em.search import converge, evaluate
+from bitmix.errors import InputError
+from bitmix.inference.fitted import (
+    Fitted,
+    in_memory,
+    item_columns,
+    item_names,
+    patterns_of,
+    refittable,
+)
+from bitmix.inference.ratio_test import simulated
+from bitmix.inference.replicates import for_each
+from bitmix.inference.tables import Column, Table
+from bitmix.models.mixture import Floats, Mixture
+from bitmix.rows.packed import BitMatrix
+from bitmix.support import checks
+from bitmix.support.randomness import seed_of, stream
+
+MAX_PLANES = 8_192
+"""Values of all items together: their pairs take 0.5 GB."""
+_BLOCK_CELLS = 1 << 22  # floats of a block of rows
+
+
+@dataclass(frozen=True, eq=False)
+class BivariateResiduals:
+    """How far pairs of items are from what the model expects. Arrays have shape (items, items)."""
+
+    items: tuple[str, ...]
+    """The names of the items."""
+    chi_squared: Floats
+    """Pearson's χ² of the table of two items; NaN for an item with itself."""
+    residuals: Floats
+    """χ² over its degrees of freedom, as other programs report it: above 3 or 4 is a lot."""
+    p_values: Floats | None
+    """The probability of so large a residual if the model is right, by parametric bootstrap."""
+    p_largest: float | None
+    """The probability that the largest of all residuals is so large if the model is right."""
+
+    def largest(self, n: int = 10) -> Table:
+        """The n pairs with the largest residuals."""
+        first, second = np.triu_indices(len(self.items), 1)
+        order = np.argsort(-self.residuals[first, second], kind="stable")[:n]
+        records = tuple(
+            {
+                "item": self.items[i],
+                "other_item": self.items[j],
+                "residual": float(self.residuals[i, j]),
+                "chi_squared": float(self.chi_squared[i, j]),
+                "p_value": None if self.p_values is None else float(self.p_values[i, j]),
+            }
+            for i, j in zip(first[order].tolist(), second[order].tolist(), strict=True)
+        )
+        return Table(_COLUMNS, records)
+
+
+_COLUMNS = (
+    Column("item", "item"),
+    Column("other_item", "other item"),
+    Column("residual", "residual", ".2f"),
+    Column("chi_squared", "χ²", ".2f"),
+    Column("p_value", "p", ".3f"),
+)
+
+
+def bivariate_residuals(
+    model: Any, X: Any, n: int = 0, random_state: Any = 0, *, sample_weight: Any = None
+) -> BivariateResiduals:
+    """Bivariate residuals of all pairs of items.
+
+    If cells are missing, the table of a pair counts the people who have both.
+
+    Parameters
+    ----------
+    model : TemplateMixture, TwoRoundEM or ClassicEM
+        Fitted.
+    X : as in ``model.predict``
+        The rows of the fit.
+    n : int, default=0
+        The number of tables to draw from the model and to fit, for p-values; 99 are usual. With 0
+        there are none: a residual has no χ² distribution.
+    random_state : int, RandomState, Generator or None
+    sample_weight : array-like, shape (m,), optional
+        How often each row counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bitmix
+    >>> from bitmix.datasets import make_templates, sample_mixture
+    >>> truth = make_templates(2, 6, separation=0.7, random_state=0)
+    >>> X, _ = sample_mixture(truth, [0.6, 0.4], noise=0.1, m=500, random_state=0)
+    >>> X = X.to_dense()
+    >>> X[:200, 1] = X[:200, 0]  # an association that two classes do not explain
+    >>> model = bitmix.TemplateMixture(2, noise_model="cell", random_state=0).fit(X)
+    >>> pair = bitmix.bivariate_residuals(model, X).largest(1).records[0]
+    >>> pair["item"], pair["other_item"]
+    ('column 0', 'column 1')
+    """
+    if not isinstance(model, Fitted):
+        raise InputError(f"model must be a fitted estimator of bitmix, got {type(model).__name__}")
+    n = checks.whole(n, "n", least=0)
+    rows = in_memory(model.rows_like_fit(X, sample_weight), "bivariate_residuals")
+    rows = patterns_of(rows) or rows
+    mixture = model.mixture_.density()
+    planes = Planes(mixture)
+    chi_squared = planes.chi_squared(rows, mixture)
+    p_values = p_largest = None
+    if n:
+        settings = refittable(model, "bivariate_residuals with n > 0").settings_like_fit()
+        seed = seed_of(random_state)
+
+        def replicate(number: int) -> Floats:
+            table = simulated(rows, mixture, stream(seed, "simulation", number))
+            fit = converge(table, evaluate(table, mixture, settings.noise), settings)
+            return planes.chi_squared(table, fit.mixture.density())
+
+        drawn = np.array(for_each(range(n), replicate))
+        p_values = (1 + (drawn >= chi_squared).sum(axis=0)) / (n + 1)
+        np.fill_diagonal(p_values, np.nan)
+        top = planes.largest(chi_squared)
+        p_largest = (1 + sum(planes.largest(each) >= top for each in drawn)) / (n + 1)
+    return BivariateResiduals(
+        tuple(item_names(model)), chi_squared, chi_squared / planes.df, p_values, p_largest
+    )
+
+
+class Planes:
+    """The values of all items, one plane each: two per binary column."""
+
+    def __init__(self, mixture: Mixture) -> None:
+        groups = item_columns(mixture)
+        self.item = np.repeat(np.arange(len(groups)), [max(2, len(group)) for group in groups])
+        if len(self.item) > MAX_PLANES:
+            raise InputError(
+                f"the items have {len(self.item):,} values, and pairs of at most {MAX_PLANES:,} "
+                "are counted: choose fewer columns"
+            )
+        self.column = np.array([s for group in groups for s in (group * 2)[: max(2, len(group))]])
+        is_binary = np.array([len(group) == 1 for group in groups])[self.item]
+        first = np.append(True, self.item[1:] != self.item[:-1])
+        self.is_zero = is_binary & first
+        """The planes of 0 of binary columns."""
+        n_values = np.bincount(self.item)
+        self.df = np.outer(n_values - 1, n_values - 1)
+
+    def of(self, ones: Floats) -> Floats:
+        """Columns of ones, or their probabilities, as planes."""
+        chosen = ones[:, self.column]
+        return np.where(self.is_zero, 1 - chosen, chosen)
+
+    def chi_squared(self, rows: BitMatrix, mixture: Mixture) -> Floats:
+        """Pearson's χ² of each pair of items, shape (items, items); NaN on the diagonal."""
+        n = len(self.item)
+        observed, people = np.zeros((n, n)), np.zeros((n, n))
+        step = max(1, _BLOCK_CELLS // n)
+        for start in range(0, len(rows), step):
+            block = rows[start : start + step]
+            bits, weights = block.to_dense(np.float64), block.weights[:, None]
+            planes = self.of(bits)
+            known = ~np.isnan(planes)
+            planes = np.where(known, planes, 0.0)
+            observed += planes.T @ (weights * planes)
+            people += known.T @ (weights * known)
+        p = self.of(mixture.probabilities)
+        expected = people * (p.T @ (mixture.weights[:, None] * p))
+        possible = expected > 0
+        squares = np.where(possible, (observed - expected) ** 2, 0.0)
+        cells = squares / np.where(possible, expected, 1.0)
+        starts = np.flatnonzero(np.append(True, self.item[1:] != self.item[:-1]))
+        pairs = np.add.reduceat(np.add.reduceat(cells, starts, axis=0), starts, axis=1)
+        np.fill_diagonal(pairs, np.nan)
+        return pairs
+
+    def largest(self, chi_squared: Floats) -> float:
+        """The largest residual; 0 if there is but one item."""
+        return float(np.nan_to_num(chi_squared / self.df).max())

@@ -1,0 +1,68 @@
+"""The numbers for a paper in a report: fit statistics, sizes and item probabilities."""
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from bitmix.errors import InputError
+from bitmix.inference.bootstrap import Bootstrap
+from bitmix.inference.information import AnalyticErrors
+from bitmix.inference.item_table import item_probabilities, quick_errors
+from bitmix.inference.residuals import bivariate_residuals
+from bitmix.inference.statistics import FitStatistics, fit_statistics
+from bitmix.inference.tables import Table
+from bitmix.rows import Rows
+from bitmix.rows.packed import BitMatrix
+
+MAX_PROBABILITIES = 20_000
+"""Of more, there is no table of items."""
+MAX_RESIDUAL_WORK = 1e10
+"""Products for the residuals of all pairs: some seconds."""
+N_RESIDUALS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Paper:
+    """The numbers for a paper."""
+
+    statistics: FitStatistics
+    items: Table | None
+    """Item probabilities; None if they are too many."""
+    errors: Bootstrap | AnalyticErrors | None
+    residuals: Table | None
+    """The pairs of items with the largest residuals; with p-values if there was a bootstrap."""
+
+    @property
+    def how(self) -> str:
+        """Where the intervals come from."""
+        if isinstance(self.errors, Bootstrap):
+            return f"from {self.errors.n} bootstrap replicates"
+        return "from the observed information"
+
+    def download(self, format: str) -> str:
+        """The table of items as a link to itself."""
+        assert self.items is not None
+        return f"data:text/plain;charset=utf-8,{quote(self.items.text(format))}"
+
+
+def paper_of(model: Any, rows: Rows, errors: Bootstrap | AnalyticErrors | None) -> Paper:
+    """Gather the numbers, as far as they can be had in some seconds."""
+    mixture = model.mixture_
+    is_class_model = mixture.noise is None and mixture.means.size <= MAX_PROBABILITIES
+    if errors is None and is_class_model:
+        errors = quick_errors(model, rows)
+    items = item_probabilities(model, rows, errors) if is_class_model else None
+    n_replicates = errors.n if isinstance(errors, Bootstrap) else 0
+    residuals = None if items is None else _residuals(model, rows, n_replicates)
+    return Paper(fit_statistics(model, rows), items, errors, residuals)
+
+
+def _residuals(model: Any, rows: Rows, n_replicates: int) -> Table | None:
+    m, n = rows.shape
+    work = m * (2.0 * n) ** 2 * (1 + n_replicates)
+    if not isinstance(rows, BitMatrix) or n < 2 or work > MAX_RESIDUAL_WORK:
+        return None
+    try:
+        return bivariate_residuals(model, rows, n_replicates).largest(N_RESIDUALS)
+    except InputError:
+        return None
