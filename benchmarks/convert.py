@@ -82,7 +82,7 @@ def main() -> None:
             write(path)
             with ExitStack() as stack:
                 for way in left_out:
-                    stack.enter_context(mock.patch.object(text._Reader, way, never))
+                    stack.enter_context(mock.patch.object(text.TextPart, way, never))
                 clock, busy = map(max, zip(*(rates(path, options) for _ in range(3)), strict=True))
             size = path.stat().st_size / 1e6
             print(f"{name:<24}{size:8,.0f} MB {clock:12,.0f} {busy:12,.0f}", flush=True)

@@ -64,7 +64,7 @@ def test_packed_shapes_that_overflow(tmp_path, m, n):
     refused(lambda: open_table(path))
 
 
-@pytest.mark.parametrize("version", [0, 3, 1.5, True, "1", None, [1], 10**30])
+@pytest.mark.parametrize("version", [0, 4, 1.5, True, "1", None, [1], 10**30])
 def test_unknown_versions(tmp_path, version):
     header = {"format": "bits", "version": version, "rows": 1, "columns": 1}
     path = fuzz.put(tmp_path / "x.bits", fuzz.packed(header, bytes(8)))

@@ -541,7 +541,7 @@ def test_damaged_files_with_missing_cells_and_weights_are_refused(tmp_path):
     refused(good.replace(b'"weight_one": 1', b'"weight_one":-1'), "header cannot be read")
     refused(good.replace(b'"weight_one": 1', b'"weight_one": 0'), "should be .* bytes")
     refused(good.replace(b'"version": 2', b'"version": 1'), "should be .* bytes")
-    refused(good.replace(b'"version": 2', b'"version": 3'), "version 3")
+    refused(good.replace(b'"version": 2', b'"version": 4'), "version 4")
     refused(good[:-8], "cut short")
     refused(with_word(4, 1, 1 << 63), "bits are set past its last column")
     refused(with_word(4, 3, 1 << 63), "bits are set past its last column")

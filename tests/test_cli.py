@@ -650,14 +650,14 @@ def test_a_reader_that_stops_early_is_no_error(folder):
     ],
 )
 def test_a_command_that_is_stopped_leaves_nothing(tmp_path, number):
-    arguments = ("convert", "-", "-o", tmp_path / "o.bits")
-    command = process(*arguments, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
-    command.stdin.write(b"a,b\n" + b"0,1\n" * 2_000_000)
-    command.stdin.flush()
-    for _ in range(200):
+    rows, tmp_path = tmp_path / "rows.csv", tmp_path / "out"
+    tmp_path.mkdir()
+    rows.write_bytes(b"a,b\n" + b"0.0,1.0\n" * 8_000_000)  # some seconds of work
+    command = process("convert", rows, "-o", tmp_path / "o.bits", stderr=subprocess.PIPE)
+    for _ in range(1000):
         if list(tmp_path.iterdir()):
             break
-        time.sleep(0.05)
+        time.sleep(0.01)
     assert list(tmp_path.iterdir())
     command.send_signal(number)
     command.communicate()

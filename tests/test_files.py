@@ -28,8 +28,9 @@ from hypothesis import strategies as st
 
 from bitmix import BitMatrix, TemplateMixture, TwoRoundEM
 from bitmix.cli.data import Reading, read_on_cluster
-from bitmix.errors import ColumnWarning, FileFormatError, InputError
+from bitmix.errors import CodesWarning, ColumnWarning, FileFormatError, InputError
 from bitmix.rows import bitfile, convert
+from bitmix.rows.codes import Codes
 from bitmix.rows.files import FORMATS, ending, lines, open_stream, open_table, text
 
 M, N = 53, 70
@@ -93,6 +94,12 @@ def arrow_table(bits):
     return pa.Table.from_pandas(frame(bits), preserve_index=False)
 
 
+def read_all(table):
+    """The rows, their ids, and the labels of the one label column."""
+    loaded = table.load()
+    return loaded.rows, loaded.ids, next(iter(loaded.labels.values()), None)
+
+
 def write_ipc(path, bits, stream):
     content = arrow_table(bits)
     new = pa.ipc.new_stream if stream else pa.ipc.new_file
@@ -128,6 +135,9 @@ WRITERS = {
     "spaces.csv": lambda p, b: write_text(p, ",", b, cells=[" 0", "1 "]),
     "quotes.csv": lambda p, b: write_text(p, ",", b, cells=['"0"', '"1"']),
     "plain.tsv": lambda p, b: write_text(p, "\t", b),
+    "semicolons.txt": lambda p, b: write_text(p, ";", b),
+    "packed.txt.gz": lambda p, b: write_text(p, "\t", b),
+    "bare.data": lambda p, b: write_text(p, " ", b, header=False),
     "packed.csv.gz": lambda p, b: write_text(p, ",", b),
     "packed.tsv.gz": lambda p, b: write_text(p, "\t", b),
     "mark.csv": lambda p, b: frame(b).to_csv(p, index=False, encoding="utf-8-sig"),
@@ -155,12 +165,13 @@ NAMELESS = (".npy", ".npz", ".fps", ".fps.gz", ".zarr")
 
 def has_names(name):
     return ending(Path(name)) not in NAMELESS and name not in (
-        "bits.bits", "bare.csv", "bare-floats.csv", "packed.parquet",
+        "bits.bits", "bare.csv", "bare-floats.csv", "packed.parquet", "bare.data",
     )  # fmt: skip
 
 
 def test_every_ending_is_tested():
-    assert {ending(Path(name)) for name in WRITERS} == set(FORMATS)
+    elsewhere = {".rtab", ".rtab.gz", ".mtx", ".mtx.gz", ".h5ad", ".smi"}  # in test_tables
+    assert {ending(Path(name)) for name in WRITERS} | elsewhere == set(FORMATS)
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -210,7 +221,7 @@ def test_text_of_any_shape(tmp_path_factory, m, n, seed, block, ids, crlf, last,
         found = open_table(
             path, id_column="who" if ids else None, label_column="what" if ids == "both" else None
         )
-        rows, who, what = found.read_all()
+        rows, who, what = read_all(found)
     assert rows == BitMatrix.from_dense(bits)
     assert found.names == names_of(bits)
     assert who == (words if ids else None)
@@ -227,7 +238,7 @@ def test_fingerprints_of_any_length(tmp_path_factory, m, n, seed, block):
     write_fps(path, bits)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "BLOCK_BYTES", block)
-        rows, ids, _ = open_table(path).read_all()
+        rows, ids, _ = read_all(open_table(path))
     assert rows == BitMatrix.from_dense(bits)
     assert ids == [f"mölecule {i}" for i in range(m)]
 
@@ -250,9 +261,9 @@ def test_common_tables_are_not_read_cell_by_cell(
     first, last, cells, end, bits, tmp_path, monkeypatch
 ):
     """Single digits are read as bytes, other common spellings by pyarrow."""
-    monkeypatch.delattr(text._Reader, "_by_csv")
+    monkeypatch.delattr(text.TextPart, "_by_csv")
     if cells == "01" and '"' not in first:
-        monkeypatch.delattr(text._Reader, "_by_pyarrow")
+        monkeypatch.delattr(text.TextPart, "_by_pyarrow")
     around = [[word] * bool(word) for word in (first, last)]
     rows = [["who"] * bool(first) + list(names_of(bits)) + ["what"] * bool(last)]
     rows += [around[0] + [cells[bit] for bit in row] + around[1] for row in bits]
@@ -261,7 +272,7 @@ def test_common_tables_are_not_read_cell_by_cell(
     found = open_table(
         path, id_column="who" if first else None, label_column="what" if last else None
     )
-    rows, ids, labels = found.read_all()
+    rows, ids, labels = read_all(found)
     assert rows == BitMatrix.from_dense(bits)
     assert ids == ([first.strip('"')] * M if first else None)
     assert labels == ([last.strip('"')] * M if last else None)
@@ -270,7 +281,9 @@ def test_common_tables_are_not_read_cell_by_cell(
 def outcome(path, **options):
     """What a file gives: cells (None if missing), ids and labels, or the error."""
     try:
-        rows, ids, labels = open_table(path, **options).read_all()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CodesWarning)
+            rows, ids, labels = read_all(open_table(path, **options))
     except InputError as error:
         return str(error)
     return cells_of(rows).tolist(), ids, labels
@@ -285,7 +298,7 @@ def cells_of(rows):
 
 @given(
     n=st.integers(1, 4), m=st.integers(1, 5), seed=st.integers(0, 99),
-    layout=st.sampled_from(["", "first", "last", "both", "middle"]), missing=st.booleans(),
+    layout=st.sampled_from(["", "first", "last", "both", "middle"]),
     changes=st.lists(
         st.tuples(
             st.integers(0, 200),
@@ -295,7 +308,7 @@ def cells_of(rows):
     ),
 )  # fmt: skip
 @settings(max_examples=400, deadline=None)
-def test_every_way_to_read_text_agrees(tmp_path_factory, n, m, seed, layout, missing, changes):
+def test_every_way_to_read_text_agrees(tmp_path_factory, n, m, seed, layout, changes):
     """Whatever is written over the cells of a table: the same rows or the same error."""
     path = tmp_path_factory.mktemp("both") / "rows.csv"
     content = frame(np.random.default_rng(seed).integers(2, size=(m, n)))
@@ -310,14 +323,13 @@ def test_every_way_to_read_text_agrees(tmp_path_factory, n, m, seed, layout, mis
     for place, letters in changes:
         cells[place % len(cells)] = letters
     path.write_bytes((header + "".join(cells)).encode())
-    options = {"missing": missing}
-    options |= {"id_column": "who"} if "who" in content else {}
+    options = {"id_column": "who"} if "who" in content else {}
     options |= {"label_column": "what"} if "what" in content else {}
     quick = repr(outcome(path, **options))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text._Reader, "_digits", lambda self, block: None)
+        patch.setattr(text.TextPart, "_digits", lambda self: None)
         assert repr(outcome(path, **options)) == quick
-        patch.setattr(text._Reader, "_by_pyarrow", lambda self, block: None)
+        patch.setattr(text.TextPart, "_by_pyarrow", lambda self, **_: None)
         assert repr(outcome(path, **options)) == quick
 
 
@@ -355,14 +367,14 @@ TABLES = ["rows.csv", "rows.tsv", "rows.csv.gz", "rows.parquet", "rows.feather"]
 def test_ids_and_labels_are_no_features(name, bits, any_blocks, tmp_path):
     write_with_ids(tmp_path / name, bits)
     found = open_table(tmp_path / name, id_column="who", label_column="what")
-    rows, ids, labels = found.read_all()
+    rows, ids, labels = read_all(found)
     content = with_ids(bits)
     assert rows == BitMatrix.from_dense(bits)
-    assert (found.has_ids, found.has_labels) == (True, True)
+    assert found.has_ids
     assert found.names == names_of(bits)
     assert ids == list(content["who"])
     assert labels == list(content["what"])
-    with pytest.raises(InputError, match=r"set id_column='who' or label_column='who'"):
+    with pytest.raises(InputError, match=r"set id_column='who' if .* label_column='who'"):
         open_table(tmp_path / name, label_column="what").read()
 
 
@@ -376,18 +388,18 @@ def test_columns_are_picked_by_name_in_order(name, bits, any_blocks, tmp_path):
     found = open_table(tmp_path / name, columns=[f"bit {i}" for i in chosen])
     assert found.names == tuple(f"bit {i}" for i in chosen)
     assert found.read() == BitMatrix.from_dense(bits[:, chosen])
-    with pytest.raises(InputError, match=r"rows\..* has no column 'no', which the model"):
+    with pytest.raises(InputError, match=r"rows\..* has no column columns='no': it has"):
         open_table(tmp_path / name, columns=["bit 1", "no"])
     with pytest.raises(InputError, match=r"has no column id_column='no': it has"):
         open_table(tmp_path / name, id_column="no")
-    with pytest.raises(InputError, match=r"label_column='bit 1' is a feature of the model"):
+    with pytest.raises(InputError, match=r"column 'bit 1' of .* is asked for as a feature"):
         open_table(tmp_path / name, columns=["bit 1"], label_column="bit 1")
 
 
 def test_a_column_of_a_packed_file_can_be_the_label(bits, tmp_path):
     BitMatrix.from_dense(frame(bits)).save(tmp_path / "rows.bits")
     found = open_table(tmp_path / "rows.bits", label_column="bit 3")
-    rows, ids, labels = found.read_all()
+    rows, ids, labels = read_all(found)
     assert rows == BitMatrix.from_dense(np.delete(bits, 3, axis=1))
     assert (ids, labels) == (None, [str(bit) for bit in bits[:, 3]])
 
@@ -395,10 +407,10 @@ def test_a_column_of_a_packed_file_can_be_the_label(bits, tmp_path):
 def test_packed_bytes_with_ids_beside_them(bits, tmp_path):
     path = tmp_path / "rows.parquet"
     write_fixed(path, bits[:, :64], who=[str(i) for i in range(M)])
-    rows, ids, _ = open_table(path, id_column="who").read_all()
+    rows, ids, _ = read_all(open_table(path, id_column="who"))
     assert rows == BitMatrix.from_dense(bits[:, :64])
     assert ids == [str(i) for i in range(M)]
-    with pytest.raises(InputError, match="packed bytes in column 'fp', which must be the only"):
+    with pytest.raises(InputError, match="packed bytes in a column, which must be the only"):
         open_table(path)
 
 
@@ -420,9 +432,9 @@ def test_an_index_of_pandas_is_no_feature(bits, tmp_path):
     frame(bits).to_csv(tmp_path / "rows.csv")
     frame(bits).set_index(np.arange(M) ** 2).to_parquet(tmp_path / "rows.parquet")
     for name, index in (("rows.csv", ""), ("rows.parquet", "__index_level_0__")):
-        with pytest.raises(InputError, match=f"index=False.*id_column='{index}'"):
-            open_table(tmp_path / name)
-        assert open_table(tmp_path / name, id_column=index).n_columns == N
+        table = open_table(tmp_path / name)
+        assert (table.roles.id_name, table.n_columns) == (index, N)
+        assert len(table.load().ids) == M
 
 
 @pytest.mark.parametrize("ending", [".fps", ".fps.gz", ".csv", ".tsv"])
@@ -445,7 +457,7 @@ def test_a_mark_of_byte_order_is_no_content(ending, tmp_path):
 @pytest.mark.parametrize(("text", "rows"), [("0,1\n1,1\n", 2), ("0\n1\n1\n", 3)])
 def test_a_first_line_that_may_be_names_is_a_row_with_a_note(text, rows, tmp_path):
     (tmp_path / "x.csv").write_text(text)
-    with pytest.warns(ColumnWarning, match="is read as a row: if it names the columns"):
+    with pytest.warns(ColumnWarning, match="is read as a row: set header=True"):
         assert len(open_table(tmp_path / "x.csv").read()) == rows
     (tmp_path / "y.csv").write_text("1,0\n1,1\n")
     assert len(open_table(tmp_path / "y.csv").read()) == 2  # no note
@@ -470,7 +482,7 @@ def test_a_read_that_fails_midway_names_the_file(name, bits, tmp_path, monkeypat
     WRITERS["bits.bits" if name == "rows.bits" else "bare.csv"](tmp_path / name, bits)
     table = open_table(tmp_path / name)
     monkeypatch.setattr(os, "preadv", fails)
-    monkeypatch.setattr("bitmix.rows.files.lines._read", fails)
+    monkeypatch.setattr("bitmix.rows.files.lines.Lines._read", fails)
     with pytest.raises(OSError, match=rf"Input/output error: '.*{name}'"):
         BitMatrix.open(tmp_path / name) if name == "rows.bits" else table.read()
 
@@ -511,11 +523,9 @@ GOOD = "a,b,c\n" + "0,1,0\n" * 30
         (GOOD + "0,1,/\n", r"got '/' at line 32, column 'c'"),
         (GOOD + "0-1,0,0\n", r"got '0-1' at line 32, column 'a'"),
         (GOOD + "0-1,0\n", r"line 32 has 2 cells"),
-        (GOOD + "0,,1\n", r"missing cell .* at line 32, column 'b'.*missing=True"),
-        (GOOD + "0,nan,1\n", r"missing cell .* at line 32, column 'b'"),
         (GOOD + "0,1,0.5\n", r"got '0.5' at line 32, column 'c'"),
         (GOOD + '0,"1,0\n', r"rows.csv, line 32: unexpected end of data"),
-        ("1,0\n" * 40 + "0,x\n", r"got 'x' at line 41, cell 2: name the columns"),
+        ("1,0\n" * 40 + "0,x\n", r"got 'x' at line 41, cell 2: set"),
         ("", "rows.csv is empty"),
         ("\n\n", "rows.csv is empty"),
         ("\n\na,b\n0,1\n", "rows.csv must not start with an empty line"),
@@ -525,8 +535,8 @@ GOOD = "a,b,c\n" + "0,1,0\n" * 30
         (GOOD + "0,1,TrueFalse\n", r"got 'TrueFalse' at line 32, column 'c'"),
         ("a,b\n", "rows.csv has no rows"),
         ("a,b,a\n0,1,0\n", "two columns named 'a'"),
-        ("a;b\n0;1\n", "semicolons separate its cells"),
-        ("a\tb\n0\t1\n", "tabs separate its cells"),
+        ("a;b,c\n0;1,1\n", "could have cells between commas or semicolons"),
+        ("1990,1991\n0,1\n", "could be a row or the names of the columns"),
     ],
 )
 def test_bad_text(content, words, any_blocks, tmp_path):
@@ -614,12 +624,11 @@ def test_missing_cells_and_text_columns_of_tables(name, bits, any_blocks, tmp_pa
     content.iloc[41, 2] = None
     write = content.to_parquet if name.endswith("parquet") else content.to_feather
     write(path)
-    with pytest.raises(InputError, match=r"missing cell .* at row 41, column 2 \('bit 2'\)"):
-        open_table(path).read()
-    content["bit 2"] = "word"
+    assert open_table(path).read().n_missing == 1
+    content["bit 2"] = [f"word {i}" for i in range(M)]
     write(path)
-    with pytest.raises(InputError, match=r"column 'bit 2' holds .*string.*id_column='bit 2'"):
-        open_table(path)
+    with pytest.raises(InputError, match=r"at row 0, column 2 \('bit 2'\).*id_column='bit 2'"):
+        open_table(path).read()
 
 
 def write_incomplete(path, cells):
@@ -656,16 +665,12 @@ def write_incomplete(path, cells):
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
 def test_missing_cells_of_every_format(name, bits, any_blocks, tmp_path):
-    """The same fit as of the array, bit for bit; an error with its place unless they are wanted."""
+    """The same fit as of the array, bit for bit."""
     cells = bits.astype(np.float64)
     cells[np.random.default_rng(1).random(bits.shape) < 0.1] = np.nan
     cells[: M // 2] = bits[: M // 2]  # the first chunks have none
     write_incomplete(tmp_path / name, cells)
-    row, column = np.argwhere(np.isnan(cells))[0]
-    place = f"line {row + 2}, " if name[-3:] in ("csv", "tsv") else f"row {row}, column {column}"
-    with pytest.raises(InputError, match=rf"{name} has a missing cell .* at {place}.*missing=True"):
-        open_table(tmp_path / name).read()
-    rows = open_table(tmp_path / name, missing=True).read()
+    rows = open_table(tmp_path / name).read()
     np.testing.assert_array_equal(cells_of(rows), cells)
     model = TemplateMixture(2, n_init=2, random_state=0).fit(rows)
     expected = TemplateMixture(2, n_init=2, random_state=0).fit(cells)
@@ -683,20 +688,16 @@ def test_missing_cells_of_packed_files(bits, any_blocks, tmp_path):
     table = frame(np.where(np.eye(M, N) == 1, np.nan, bits))
     cells = table.to_numpy()
     BitMatrix.from_dense(table, missing=True).save(path)
-    with pytest.raises(InputError, match=r"rows\.bits has missing cells: fill .*missing=True"):
-        open_table(path)
-    np.testing.assert_array_equal(cells_of(open_table(path, missing=True).read()), cells)
+    np.testing.assert_array_equal(cells_of(open_table(path).read()), cells)
     chosen = [5, 69, 0, 33]
-    some = open_table(path, columns=[f"bit {i}" for i in chosen], missing=True)
+    some = open_table(path, columns=[f"bit {i}" for i in chosen])
     np.testing.assert_array_equal(cells_of(some.read()), cells[:, chosen])
-    rows, _, labels = open_table(path, label_column="bit 60", missing=True).read_all()
+    rows, _, labels = read_all(open_table(path, label_column="bit 60"))
     np.testing.assert_array_equal(cells_of(rows), np.delete(cells, 60, axis=1))
     assert labels == [str(bit) for bit in bits[:, 60]]
-    for command in (["convert", path, "-o", tmp_path / "out.bits"], ["fit", path, "-k", "2"]):
-        refused = bitmix(*command)
-        assert refused.returncode == 2
-        assert "rows.bits has missing cells" in refused.stderr
-    assert list(tmp_path.iterdir()) == [path]
+    converted = bitmix("convert", path, "-o", tmp_path / "out.bits")
+    assert converted.returncode == 0, converted.stderr
+    assert BitMatrix.open(tmp_path / "out.bits") == open_table(path).read()
 
 
 def test_weights_of_packed_files(bits, any_blocks, tmp_path):
@@ -707,12 +708,11 @@ def test_weights_of_packed_files(bits, any_blocks, tmp_path):
     read = open_table(path).read()
     assert read == rows
     assert np.array_equal(read.weights, np.arange(M)[np.arange(M) % 4 > 0] % 4)
-    with pytest.raises(InputError, match=r"rows\.bits has weights, which would be lost"):
-        open_table(path, label_column="bit 3").read_all()
+    with pytest.raises(InputError, match=r"rows\.bits has weights"):
+        read_all(open_table(path, label_column="bit 3"))
     converted = bitmix("convert", path, "-o", tmp_path / "out.bits")
-    assert converted.returncode == 2
-    assert "rows.bits has weights, which would be lost" in converted.stderr
-    assert list(tmp_path.iterdir()) == [path]
+    assert converted.returncode == 0, converted.stderr
+    assert BitMatrix.open(tmp_path / "out.bits") == rows
     fitted = bitmix("fit", path, "-k", "2", "-o", model, "--no-certificate")
     assert fitted.returncode == 0, fitted.stderr
     expected = TemplateMixture(2, random_state=0).fit(rows)
@@ -819,11 +819,12 @@ def test_no_more_memory_is_taken_than_a_file_has(bits, tmp_path):
 def test_what_needs_names_is_refused_without_them(bits, tmp_path):
     for name in ("c.npy", "bare.csv", "lower.fps", "bits.bits", "ints.zarr", "csr.npz"):
         WRITERS[name](tmp_path / name, bits)
-        with pytest.raises(InputError, match=f"{name} does not name its columns.*label_column="):
+        with pytest.raises(InputError, match=f"{name} does not name its columns|does not apply"):
             open_table(tmp_path / name, label_column="what")
         with pytest.raises(InputError, match="70 columns without names, but the model was .* 71"):
-            open_table(tmp_path / name, columns=[str(i) for i in range(71)])
-        assert open_table(tmp_path / name, columns=[str(i) for i in range(70)]).n_columns == 70
+            open_table(tmp_path / name, columns=[str(i) for i in range(71)], codes=Codes())
+        some = open_table(tmp_path / name, columns=[str(i) for i in range(70)], codes=Codes())
+        assert some.n_columns == 70
 
 
 @pytest.mark.parametrize(
@@ -957,13 +958,12 @@ def test_convert_reads_standard_input(kind, bits, tmp_path):
     assert "give -o" in nowhere.stderr
 
 
-def test_a_pipe_is_read_once_in_blocks(bits, any_blocks, tmp_path):
+def test_a_pipe_may_be_read_again(bits, any_blocks, tmp_path):
     write_fps(tmp_path / "rows.fps", bits)
     with (tmp_path / "rows.fps").open("rb") as file:
         found = open_stream(file, "fps")
         assert found.read() == BitMatrix.from_dense(bits)
-        with pytest.raises(InputError, match="standard input can be read only once"):
-            found.read()
+        assert found.read() == BitMatrix.from_dense(bits)
 
 
 def test_convert_tells_of_a_disguised_label(bits, tmp_path):
@@ -979,7 +979,7 @@ def test_convert_tells_of_a_disguised_label(bits, tmp_path):
         (
             "rows.csv",
             GOOD + "0,x,0\n",
-            "line 32, column 'b': set --id-column 'b' or --lab",
+            "line 32, column 'b': set --missing 'x' if",
         ),
         ("rows.fps", FPS + "0f\tB\n", "line 33"),
         ("rows.doc", "", "must be one of .bits, .npy, .npz, .csv"),

@@ -199,7 +199,7 @@ def categories_of_tuples():
         (np.ma.masked_array([[0, [1]], [1, 0]], [[1, 0], [0, 0]], dtype=object), {}, "list at row"),
         (np.ma.masked_array(np.zeros((2, 2), "i4,f4")), {}, "X must hold 0 and 1"),
         (np.ma.masked_array(np.zeros((2, 2), "i4,f4"), mask=True), {}, "X must hold 0 and 1"),
-        (categories_of_tuples(), {}, "pandas makes no array of it"),
+        (categories_of_tuples(), {}, r"cells must hold one value, got \(1, 2\)"),
         (np.eye(3), {"sample_weight": "cell"}, "sample_weight must be 3 numbers"),
         (np.eye(3), {"sample_weight": [{}, 1, 1]}, "sample_weight must be 3 numbers"),
         (np.eye(3), {"sample_weight": [10**400, 1, 1]}, "sample_weight must be 3 numbers"),

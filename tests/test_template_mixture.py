@@ -1211,7 +1211,7 @@ def test_bad_input_is_named(params, fit, says):
 
 
 def test_values_that_are_not_bits_are_still_refused():
-    with pytest.raises(InputError, match=r"got 2.0 at row 1, column 0"):
+    with pytest.raises(InputError, match=r"got 2 at row 1, column 0"):
         TemplateMixture().fit([[np.nan, 1.0], [2.0, 1.0]])
     with pytest.raises(InputError, match="infinity"):
         TemplateMixture().fit([[np.inf, 1.0], [0.0, 1.0]])

@@ -15,6 +15,8 @@ EXTRAS = {
     "plot": ["matplotlib", "jinja2"],
     "dask": ["dask", "distributed", "zarr"],
     "files": ["pyarrow"],
+    "cells": ["h5py"],
+    "chem": ["rdkit"],
 }
 OTHERS = ["pandas", "polars", "IPython"]  # which somebody's environment may have, or not
 
@@ -102,6 +104,8 @@ CALLS = {
     "jinja2": ["bitmix.report.write(model, rows, 'report.html')"],
     "pyarrow": ["open_table(Path('rows.parquet'))", "open_table(Path('rows.arrow'))"],
     "zarr": ["open_table(Path('rows.zarr'))"],
+    "h5py": ["open_table(Path('rows.h5ad'))"],
+    "rdkit": ["open_table(Path('rows.smi'))"],
 }
 
 
@@ -109,7 +113,7 @@ CALLS = {
 def refusals(tmp_path_factory):
     """What each call says where its library is missing."""
     folder = tmp_path_factory.mktemp("refusals")
-    for name in ("rows.parquet", "rows.arrow", "photo.png"):
+    for name in ("rows.parquet", "rows.arrow", "rows.h5ad", "rows.smi", "photo.png"):
         (folder / name).write_bytes(b"PAR1")
     (folder / "rows.zarr").mkdir()
     (folder / "rows.zarr" / "zarr.json").write_text("{}")

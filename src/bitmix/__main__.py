@@ -9,8 +9,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+from bitmix.errors import CodesWarning
 from bitmix.support.extras import advice
 from bitmix.support.progress import shown
+
+_OPTIONS = {
+    r"(id|label|weight|smiles)_column=": r"--\1-column ", "header=False": "--no-header",
+    "header=True": "--header", "filled=True": "--filled", "one_values=": "--ones ",
+    r"(columns|drop|items|missing|binarize|sep|encoding|packed|layer)=": r"--\1 ",
+}  # fmt: skip
+"""Parameters of the library, and the options of the command line in their place."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -61,12 +69,17 @@ def _exit(number: int, frame: FrameType | None) -> None:
 
 
 def _print_warning(message: Warning | str, *_: object, **__: object) -> None:
+    if isinstance(message, CodesWarning):
+        return  # the commands that learn codes print them with the rows
     print(f"bitmix: note: {_with_options(message)}", file=sys.stderr)
 
 
 def _with_options(message: object) -> str:
     """The message with options of the command line in place of parameters of the library."""
-    return re.sub(r"\b(id|label)_column=", r"--\1-column ", str(message))
+    text = str(message)
+    for parameter, option in _OPTIONS.items():
+        text = re.sub(rf"\b{parameter}", option, text)
+    return text
 
 
 if __name__ == "__main__":

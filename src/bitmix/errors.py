@@ -5,6 +5,10 @@ class InputError(ValueError):
     """Data or a parameter breaks a rule."""
 
 
+class NotPlainError(InputError):
+    """A cell is neither 0 nor 1, and no codes say how it is read."""
+
+
 class CellTypeError(InputError, TypeError):
     """A cell is not a number at all."""
 
@@ -47,6 +51,10 @@ class RangeWarning(BitmixWarning):
 
 class FewSurvivorsWarning(BitmixWarning):
     """Fewer than k templates survived step 5 of Algorithm 1."""
+
+
+class CodesWarning(BitmixWarning):
+    """Cells other than 0 and 1 were read as 0 and 1, or as items, by the values of each column."""
 
 
 class ColumnWarning(BitmixWarning):

@@ -116,7 +116,12 @@ def certify_fit(
     """
     alpha = checks.between(alpha, "alpha", 0, 1)
     seed = seed_of(random_state)
-    rows, T = unweighted(as_rows(X)), BitMatrix.from_dense(templates)
+    rows, T = unweighted(as_rows(X, missing=True)), BitMatrix.from_dense(templates)
+    if rows.layout.missing:
+        raise InputError(
+            "a certificate counts the flips of every cell, but X has missing cells: drop rows or "
+            "columns that have them"
+        )
     m, n = rows.shape
     if T.shape[1] != n:
         raise InputError(f"templates must have the {n} columns of X, got {T.shape[1]}")

@@ -34,9 +34,7 @@ def convert(
       bitmix convert rows.csv --id-column name
       bitmix convert - -o rows.bits < rows.csv
     """
-    import numpy as np
-
-    from bitmix.rows import bitfile
+    from bitmix.rows.packed import BitMatrix
     from bitmix.support.progress import hidden
 
     output = _output_path(table) if output is None else output
@@ -44,19 +42,13 @@ def convert(
         raise ValueError(f"{output} is the input: give another name for the output")
     check_writable(output, force, ".bits")
     source = reading.open(table)
-    source.check_unweighted()
-    start, ones = time.perf_counter(), 0
-    with (
-        hidden(quiet),
-        bitfile.writing(output, source.n_columns, source.names, source.about) as writer,
-    ):
-        for chunk in source.chunks():
-            writer.append(chunk.words)
-            ones += int(np.bitwise_count(chunk.words).sum(dtype=np.int64))
+    start = time.perf_counter()
+    with hidden(quiet):
+        source.save(output)
     seconds = time.perf_counter() - start
-    rows, columns, size = writer.rows, source.n_columns, output.stat().st_size
+    written = BitMatrix.open(output)
+    (rows, columns), size, density = written.shape, output.stat().st_size, written.density
     rate = source.size / 1e6 / seconds if source.size else None
-    density = ones / (rows * columns)
     if as_json:
         print_json({
             "rows": rows, "columns": columns, "density": density, "bytes": size,
@@ -68,6 +60,8 @@ def convert(
             f"{rows:,} rows, {columns:,} columns, density {density:.3f}, "
             f"{size:,} bytes{speed}, written to {output}"
         )
+        for line in [] if written.codes is None else written.codes.describe():
+            typer.echo(line)
 
 
 def _output_path(table: Path) -> Path:

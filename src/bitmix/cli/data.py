@@ -1,10 +1,11 @@
 """Reading rows: from a file, from standard input, from a folder of images, or on a cluster."""
 
+import csv
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,11 @@ from typing import Annotated, Any
 import typer
 
 from bitmix.cli.sketch import Sketching
+
+
+class BitOrder(StrEnum):
+    big = "big"
+    little = "little"
 
 
 class TextFormat(StrEnum):
@@ -24,36 +30,106 @@ class TextFormat(StrEnum):
 class Reading:
     """How a table is read: the options of every command that reads one."""
 
-    id_column: Annotated[
-        str | None, typer.Option(help="Column with the names of the rows; not a feature.")
+    columns: Annotated[
+        str | None, typer.Option(help="Features: names, ranges as A:F and patterns as q*.")
     ] = None
+    drop: Annotated[str | None, typer.Option(help="Columns to leave out, named likewise.")] = None
+    id_column: Annotated[str | None, typer.Option(help="Column with the names of the rows.")] = None
     label_column: Annotated[
-        str | None, typer.Option(help="Column with the known class of each row; not a feature.")
+        list[str] | None, typer.Option(help="Column with known classes. May be given again.")
+    ] = None
+    weight_column: Annotated[
+        str | None, typer.Option(help="Column with the number of rows that a row stands for.")
+    ] = None
+    ones: Annotated[
+        str | None, typer.Option(help="Values that are 1, as yes,2; others in the column are 0.")
+    ] = None
+    items: Annotated[str | None, typer.Option(help="Columns with several values each.")] = None
+    missing: Annotated[
+        str | None, typer.Option(help="Values that mean missing, as -9,?; NA and blank always do.")
+    ] = None
+    filled: Annotated[
+        bool, typer.Option("--filled", help="Read a blank cell as 0 and any other as 1.")
+    ] = False
+    binarize: Annotated[
+        float | None, typer.Option(help="Read numbers above this as 1, all others as 0.")
+    ] = None
+    sep: Annotated[
+        str | None, typer.Option(help="Separator of the cells of a text; found by itself.")
+    ] = None
+    header: Annotated[
+        bool | None, typer.Option(help="Whether the first line of a text names the columns.")
+    ] = None
+    encoding: Annotated[
+        str | None, typer.Option(help="Encoding of a text that is not UTF-8, as latin-1.")
+    ] = None
+    transpose: Annotated[
+        bool, typer.Option("--transpose", help="The table has features in its rows.")
+    ] = False
+    packed: Annotated[
+        BitOrder | None, typer.Option(help="The table has packed bytes, in this bit order.")
+    ] = None
+    layer: Annotated[str | None, typer.Option(help="Layer of an .h5ad file; X if left out.")] = None
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Each line of a text is a row and a column that is 1.")
+    ] = False
+    smiles_column: Annotated[
+        str | None, typer.Option(help="Column of molecules, which become fingerprints (RDKit).")
     ] = None
     format: Annotated[
         TextFormat, typer.Option(help="Format of standard input, which is read if the file is -.")
     ] = TextFormat.csv
 
-    def open(self, path: Path, columns: Sequence[str] | None = None) -> Any:
-        """The table in a file or on standard input; `columns` are its features, by default all."""
+    def open(self, path: Path, **of_model: Any) -> Any:
+        """The table in a file or on standard input."""
         from bitmix.rows.files import open_stream, open_table
 
-        roles: dict[str, Any] = {"id_column": self.id_column, "label_column": self.label_column}
+        options = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "format"}
+        options["one_values"] = _split(options.pop("ones"))
+        options["missing"] = _split(self.missing)
+        options["packed"] = None if self.packed is None else str(self.packed)
+        options["sep"] = _SEPARATORS.get(self.sep or "", self.sep)
+        options["transpose"] = self.transpose or None
+        options |= of_model
         if str(path) == "-":
-            return open_stream(sys.stdin.buffer, str(self.format), columns=columns, **roles)
-        return open_table(path, columns=columns, **roles)
+            return open_stream(sys.stdin.buffer, str(self.format), **options)
+        return open_table(path, **options)
 
     def open_for(self, model: Any, path: Path) -> Any:
-        """A table with the columns of a model, and its id column if the table has it."""
+        """A table with the columns and codes of a model, and its id column if it has that."""
         from bitmix.errors import InputError
+        from bitmix.rows.codes import Codes
 
-        columns = getattr(model, "feature_names_in_", None)
+        codes = model.codes_ or Codes()
+        columns = codes.names or getattr(model, "feature_names_in_", None)
+        of_model = {"columns": None if columns is None else tuple(columns), "codes": codes}
+        if self.columns is not None or self.ones is not None or self.items is not None:
+            raise ValueError("--columns, --ones and --items are those of the model: leave them out")
         if self.id_column is None and model.id_column_ is not None and str(path) != "-":
             try:
-                return replace(self, id_column=model.id_column_).open(path, columns)
+                return self.open(path, **of_model, id_column=model.id_column_)
             except InputError:
                 pass  # other tables need not have ids, or names of columns at all
-        return self.open(path, columns)
+        return self.open(path, **of_model)
+
+
+FILE_OPTIONS = (
+    "id_column",
+    "sep",
+    "header",
+    "encoding",
+    "transpose",
+    "layer",
+    "pairs",
+    "smiles_column",
+)
+"""Options about a file that its model does not keep."""
+_SEPARATORS = {"tab": "\t", "\\t": "\t", "blank": " ", "comma": ",", "semicolon": ";"}
+
+
+def _split(text: str | None) -> tuple[str, ...]:
+    """The values of a list with commas."""
+    return () if text is None else tuple(next(csv.reader([text], skipinitialspace=True)))
 
 
 @dataclass(frozen=True)
@@ -62,10 +138,10 @@ class Dataset:
 
     rows: Any
     ids: list[str] | None = None
-    classes: list[str] | None = None
-    """The known class of each row."""
-    classes_from: str = ""
-    """Where the classes come from, for messages."""
+    classes: Mapping[str, list[str]] = field(default_factory=dict)
+    """The known class of each row, by where it comes from: a column, or the sub-folders."""
+    table: Any = None
+    """The table that the rows were read from."""
     images: Sequence[Any] = ()
     transformer: Any = None
     """The fitted `GaborSketch` that turned the images into rows."""
@@ -81,15 +157,19 @@ def is_image_folder(path: Path) -> bool:
 def read_images(path: Path, sketching: Sketching) -> Dataset:
     """Sketches of the images in a folder; the names of sub-folders are their classes."""
     folder, transformer, rows = sketching.transform(path)
-    classes = folder.labels and [folder.labels[i] for i in transformer.kept_]
+    classes = {}
+    if folder.labels:
+        classes["sub-folders"] = [folder.labels[i] for i in transformer.kept_]
     images = [folder[i] for i in transformer.kept_]
-    return Dataset(rows, None, classes, "sub-folders", images, transformer)
+    return Dataset(rows, None, classes, None, images, transformer)
 
 
 def read_table(path: Path, reading: Reading) -> Dataset:
     """A table in memory; the rows of a packed file stay on disk."""
-    rows, ids, labels = reading.open(path).read_all()
-    return Dataset(rows, ids, labels, f"column {reading.label_column!r}")
+    table = reading.open(path)
+    loaded = table.load()
+    classes = {f"column {name!r}": labels for name, labels in loaded.labels.items()}
+    return Dataset(loaded.rows, loaded.ids, classes, table)
 
 
 def read_on_cluster(path: Path, reading: Reading) -> Dataset:
@@ -104,12 +184,17 @@ def read_on_cluster(path: Path, reading: Reading) -> Dataset:
             "convert it with bitmix convert"
         )
     table = reading.open(path)  # for its checks of the columns
+    if table.codes is not None and kind != ".bits":
+        raise ValueError(
+            f"a cluster reads cells that are 0 and 1, {path} needs codes: convert it with bitmix "
+            "convert"
+        )
     if kind == ".bits":
         return Dataset(ClusterRows.of_file(path))
     if kind == ".zarr":
         import dask.array
 
-        return Dataset(ClusterRows.of(dask.array.from_zarr(str(path))))
+        return Dataset(ClusterRows.of(dask.array.from_zarr(str(path)), missing=True))
     if table.names is None:
         raise ValueError(
             f"a cluster reads Parquet files with one column per bit, {path} has packed bytes: "
@@ -117,10 +202,15 @@ def read_on_cluster(path: Path, reading: Reading) -> Dataset:
         )
     import dask.dataframe
 
-    frame, label = dask.dataframe.read_parquet(path), reading.label_column
-    classes = None if label is None else list(map(str, frame[label].compute()))
-    rows = ClusterRows.of(frame[list(table.names)])
-    return Dataset(rows, None, classes, f"column {label!r}")
+    frame = dask.dataframe.read_parquet(path)
+    classes = {
+        f"column {name!r}": list(map(str, frame[name].compute()))
+        for name in table.roles.label_names
+    }
+    weight = table.roles.weight_name
+    weights = None if weight is None else frame[weight]
+    rows = ClusterRows.of(frame[list(table.names)], missing=True, sample_weight=weights)
+    return Dataset(rows, None, classes, table)
 
 
 @contextmanager

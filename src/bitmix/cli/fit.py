@@ -1,8 +1,7 @@
 """``bitmix fit``."""
 
-import shlex
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from bitmix.cli import summary as summaries
 from bitmix.cli.data import (
+    FILE_OPTIONS,
     Dataset,
     Reading,
     connect,
@@ -20,7 +20,7 @@ from bitmix.cli.data import (
     read_on_cluster,
     read_table,
 )
-from bitmix.cli.options import Force, Json, Quiet, Seed
+from bitmix.cli.options import Force, Json, Quiet, Seed, as_text
 from bitmix.cli.output import check_distinct, check_writable, print_json
 from bitmix.cli.sketch import Sketching, print_skipped
 
@@ -209,7 +209,10 @@ def fit(
             model = selection.model
         else:
             model = search.estimator(k_range[0]).fit(dataset.rows)
-        model.id_column_, model.label_column_ = reading.id_column, reading.label_column
+        if dataset.table is not None:
+            roles = dataset.table.roles
+            model.id_column_ = roles.id_name
+            model.label_column_ = ",".join(roles.label_names) or None
         if outputs.output is not None:
             model.save(outputs.output)  # before anything else, which might fail
         errors = inference.errors(model, dataset.rows)
@@ -226,8 +229,9 @@ def fit(
             from bitmix import report
 
             report.write(
-                model, dataset.rows, outputs.report, selection=selection, labels=dataset.classes,
-                ids=dataset.ids, geometry=getattr(dataset.transformer, "geometry_", None),
+                model, dataset.rows, outputs.report, selection=selection,
+                labels=next(iter(dataset.classes.values()), None), ids=dataset.ids,
+                geometry=getattr(dataset.transformer, "geometry_", None),
                 certificate=issued, source=data.name, errors=errors,
             )  # fmt: skip
         if outputs.sheet is not None:
@@ -237,23 +241,13 @@ def fit(
     elif not quiet:
         if inference.table:
             typer.echo(selection.table("markdown"))  # type: ignore[union-attr]
-        summaries.print_fit(summary, dataset.classes_from)
+        summaries.print_fit(summary)
         outputs.show()
         if dataset.transformer is not None:
             print_skipped(dataset.transformer)
         elif str(data) != "-":
-            given = [*_given(search, Search()), *_given(reading, Reading())]
-            summaries.print_next(outputs.output, data, model, given)
-
-
-def _given(options: Any, defaults: Any) -> list[str]:
-    """The options that differ from their defaults, as they are typed."""
-    pairs = ((field.name, getattr(options, field.name)) for field in fields(options))
-    return [
-        f"--{name.replace('_', '-')} {shlex.quote(str(value))}"
-        for name, value in pairs
-        if value != getattr(defaults, name)
-    ]
+            again = f" -k {k}{as_text(search)}{as_text(reading)}"
+            summaries.print_next(outputs.output, data, model, again, as_text(reading, FILE_OPTIONS))
 
 
 def _parse_components(text: str) -> range | None:
@@ -287,4 +281,6 @@ def _draw_sheet(path: Path, model: Any, dataset: Dataset) -> None:
     from bitmix.plots import save_sheet
 
     labels, geometry = model.predict(dataset.rows), dataset.transformer.geometry_
-    save_sheet(path, dataset.images, labels, model.means_, geometry, dataset.classes)
+    save_sheet(
+        path, dataset.images, labels, model.means_, geometry, dataset.classes.get("sub-folders")
+    )

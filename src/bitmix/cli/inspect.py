@@ -5,31 +5,63 @@ from typing import Annotated, Any
 
 import typer
 
+from bitmix.cli.data import Reading, read_table
 from bitmix.cli.options import Json
 from bitmix.cli.output import print_json
 from bitmix.cli.summary import (
     items_of,
     items_table,
+    listed,
     noise_line,
+    reading_lines,
     starts_line,
     summarize_model,
+    summarize_rows,
     template_table,
 )
 
-MAX_NAMES_SHOWN = 8
-
 
 def inspect(
-    model: Annotated[Path, typer.Argument(help="A model saved by bitmix fit.")],
+    path: Annotated[Path, typer.Argument(help="A model saved by bitmix fit, or a table, or -.")],
+    reading: Reading,
     as_json: Json = False,
 ) -> None:
-    """Show the templates, weights, noise and settings of a model.
+    """Show what a model holds, or how a table is read.
 
     \b
     Examples:
       bitmix inspect my.model
-      bitmix inspect my.model --json
+      bitmix inspect rows.csv --drop age --missing -9
     """
+    from bitmix.models.file import is_model
+    from bitmix.rows.files import ending
+
+    if str(path) == "-" or (ending(path) is not None and not is_model(path)):
+        _inspect_table(path, reading, as_json)
+        return
+    if reading != Reading():
+        raise ValueError(f"{path} is a model: leave out the options for tables")
+    _inspect_model(path, as_json)
+
+
+def _inspect_table(path: Path, reading: Reading, as_json: bool) -> None:
+    data = read_table(path, reading)
+    m, n = data.rows.shape
+    summary = {
+        "rows": m, "columns": n, "density": data.rows.density, **summarize_rows(data),
+        "feature_names": data.rows.feature_names, "about": dict(data.table.about),
+    }  # fmt: skip
+    if as_json:
+        print_json(summary)
+        return
+    typer.echo(f"{m:,} rows, {n:,} columns, density {summary['density']:.3f}")
+    for line in reading_lines(summary):
+        typer.echo(line)
+    if data.rows.feature_names is not None:
+        typer.echo(f"columns: {listed(data.rows.feature_names)}")
+
+
+def _inspect_model(model: Path, as_json: bool) -> None:
     from bitmix.estimators.load import load_model
 
     fitted = load_model(model)
@@ -43,6 +75,7 @@ def inspect(
         "feature_names": getattr(fitted, "feature_names_in_", None),
         "id_column": fitted.id_column_,
         "label_column": fitted.label_column_,
+        "read_as": [] if fitted.codes_ is None else fitted.codes_.describe(),
     }
     if as_json:
         print_json({**summary, "templates": fitted.templates_})
@@ -65,8 +98,9 @@ def _show(summary: dict[str, Any]) -> None:
         console.print(starts_line(summary))
     names = summary["feature_names"]
     if names is not None:
-        more = f", … ({len(names):,} in all)" if len(names) > MAX_NAMES_SHOWN else ""
-        console.print(f"columns: {', '.join(names[:MAX_NAMES_SHOWN])}{more}")
+        console.print(f"columns: {listed(names)}")
+    for line in summary["read_as"]:
+        console.print(line)
     for role in ("id_column", "label_column"):
         if summary[role] is not None:
             console.print(f"{role.replace('_', ' ')}: {summary[role]}")

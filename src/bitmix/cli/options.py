@@ -7,7 +7,8 @@ parameters.
 
 import functools
 import inspect
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Collection
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any
 
@@ -17,6 +18,21 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing output files.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of every random choice.")]
+
+
+def as_text(group: Any, names: Collection[str] | None = None) -> str:
+    """The options that differ from their defaults, as on a command line, each after a blank."""
+    words: list[str] = []
+    for field in fields(group):
+        value, option = getattr(group, field.name), f"--{field.name.replace('_', '-')}"
+        if value == field.default or (names is not None and field.name not in names):
+            continue
+        if isinstance(value, bool):
+            words.append(option if value else f"--no{option[1:]}")
+        else:
+            for each in value if isinstance(value, list) else [value]:
+                words += [option, shlex.quote(str(each))]
+    return "".join(f" {word}" for word in words)
 
 
 def expand(command: Callable[..., None]) -> Callable[..., None]:

@@ -39,7 +39,6 @@ def predict(
     import numpy as np
 
     from bitmix.estimators.load import load_model
-    from bitmix.rows.packed import BitMatrix
     from bitmix.support.progress import hidden
 
     fitted = load_model(model)
@@ -57,13 +56,13 @@ def predict(
         check_distinct(model, data, target)
         if proba and target.suffix.lower() == ".npy":
             raise ValueError(f"--proba needs a file with columns, got {target.name}: use .csv")
-    id_name = (reading.id_column or fitted.id_column_ or "id") if table.has_ids else None
+    id_name = (table.roles.id_name or "id") if table.has_ids else None
     members = np.zeros(len(fitted.weights_), dtype=np.int64)
     rows = 0
     n_columns = len(members) if proba else 0
     with hidden(quiet or target is None), open_writer(target, id_name, n_columns) as write:
         for chunk in table.chunks():
-            probabilities = fitted.predict_proba(BitMatrix(chunk.words, table.n_columns))
+            probabilities = fitted.predict_proba(chunk.rows(table.n_columns))
             labels = probabilities.argmax(axis=1)
             ids = chunk.ids or range(rows, rows + len(labels))
             write(ids, labels, probabilities if proba else probabilities.max(axis=1)[:, None])

@@ -1,10 +1,13 @@
 """What ``bitmix fit`` and ``bitmix inspect`` report about a model: one dictionary, then printed."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from bitmix.cli.data import Dataset
 
+MAX_NAMES_SHOWN = 8
 MAX_NOISE_LEVELS = 100
 """Of more noise levels, only the mean is reported."""
 MAX_PROBABILITIES = 20_000
@@ -62,13 +65,63 @@ def summarize_fit(model: Any, data: Dataset, errors: Any, words: str | None) -> 
         summary["intervals"] = vars(errors.intervals)
     if data.transformer is not None:
         summary["skipped"] = len(data.transformer.skipped_)
+    if data.table is not None:
+        summary["reading"] = summarize_rows(data)
     if data.classes:
         from bitmix.metrics import conditional_entropy, conditional_purity
 
         labels = model.predict(data.rows)
-        summary["purity"] = conditional_purity(data.classes, labels)
-        summary["entropy"] = conditional_entropy(data.classes, labels)
+        against = {
+            name: {
+                "purity": conditional_purity(classes, labels),
+                "entropy": conditional_entropy(classes, labels),
+            }
+            for name, classes in data.classes.items()
+        }
+        summary |= next(iter(against.values()))
+        summary["against"] = against
     return summary
+
+
+def summarize_rows(data: Dataset) -> dict[str, Any]:
+    """How a table was read."""
+    rows, roles = data.rows, data.table.roles
+    codes = getattr(rows, "codes", None)
+    return {
+        "read_as": [] if codes is None else codes.describe(),
+        "missing_cells": getattr(rows, "n_missing", None),  # not counted on a cluster
+        "id_column": roles.id_name,
+        "label_columns": roles.label_names,
+        "weight_column": roles.weight_name,
+        "total_weight": rows.total_weight,
+        "left_out": dict(roles.left_out),
+    }
+
+
+def reading_lines(summary: dict[str, Any]) -> list[str]:
+    """How a table was read, in a few lines."""
+    lines = list(summary["read_as"])
+    if summary["missing_cells"]:
+        lines.append(f"{summary['missing_cells']:,} cells are missing")
+    if summary["id_column"] is not None:
+        lines.append(f"ids: column {summary['id_column']!r}")
+    if summary["label_columns"]:
+        lines.append(f"labels: {', '.join(map(repr, summary['label_columns']))}")
+    if summary["weight_column"] is not None:
+        lines.append(
+            f"weights: column {summary['weight_column']!r}, {summary['total_weight']:,g} in all"
+        )
+    reasons: dict[str, list[str]] = {}
+    for column, reason in summary["left_out"].items():
+        reasons.setdefault(reason, []).append(column)
+    lines += [f"left out, {reason}: {listed(names)}" for reason, names in reasons.items()]
+    return lines
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, and how many there are in all."""
+    more = f", … ({len(names):,} in all)" if len(names) > MAX_NAMES_SHOWN else ""
+    return ", ".join(names[:MAX_NAMES_SHOWN]) + more
 
 
 def items_of(model: Any, rows: Any, errors: Any) -> dict[str, Any]:
@@ -101,7 +154,7 @@ def summarize_certificate(certificate: Any, reason: str) -> dict[str, Any]:
     return {"issued": certificate.issued, "alpha": certificate.alpha, "why_not": failed}
 
 
-def print_fit(summary: dict[str, Any], classes_from: str) -> None:
+def print_fit(summary: dict[str, Any]) -> None:
     """Print the summary of a fit."""
     from rich.console import Console
 
@@ -110,6 +163,8 @@ def print_fit(summary: dict[str, Any], classes_from: str) -> None:
         f"{summary['rows']:,} rows, {summary['columns']:,} columns, "
         f"density {summary['density']:.3f}, {summary['n_components']} {summary['words']}"
     )
+    for line in reading_lines(summary["reading"]) if "reading" in summary else ():
+        console.print(line, soft_wrap=True)
     console.print(template_table(summary))
     if summary.get("noise_model") == "cell":
         console.print(_fit_line(summary))
@@ -123,10 +178,9 @@ def print_fit(summary: dict[str, Any], classes_from: str) -> None:
         sample = summary["n_rows_searched"]
         if sample < summary["rows"]:
             console.print(f"searched in {sample:,} random rows, then fitted to all rows")
-    if "purity" in summary:
+    for name, scores in summary.get("against", {}).items():
         console.print(
-            f"purity {summary['purity']:.4f}, entropy {summary['entropy']:.4f} "
-            f"against {classes_from}"
+            f"purity {scores['purity']:.4f}, entropy {scores['entropy']:.4f} against {name}"
         )
     if "certificate" in summary:
         console.print(_certificate_line(summary["certificate"]))
@@ -160,15 +214,16 @@ def items_table(summary: dict[str, Any]) -> Any:
     return table
 
 
-def print_next(path: Path | None, data: Path, model: Any, given: list[str]) -> None:
-    """Print what to do after a fit; `given` are the options of the fit."""
+def print_next(path: Path | None, data: Path, model: Any, again: str, reading: str) -> None:
+    """Print what to do after a fit, with the options of the fit that are needed again."""
     from rich.console import Console
 
-    commands = " ".join([f"bitmix fit {data} -k {len(model.weights_)}", *given, "-o my.model"])
+    commands = f"bitmix fit {quote(str(data))}{again} -o my.model"
     if path is not None:
-        commands = f"bitmix predict {path} {data}"
+        arguments = f"{quote(str(path))} {quote(str(data))}{reading}"
+        commands = f"bitmix predict {arguments}"
         if model.mixture_.noise_model == "shared":
-            commands += f"  |  bitmix certify {path} {data}"
+            commands += f"  |  bitmix certify {arguments}"
     Console(highlight=False, markup=False).print(f"next: {commands}", soft_wrap=True)
 
 

@@ -21,6 +21,7 @@ from bitmix.models import file as modelfile
 from bitmix.models.mixture import Floats, Mixture, check_means
 from bitmix.models.sampling import sample_mixture, sample_probabilities
 from bitmix.rows import Rows, as_rows, is_dask
+from bitmix.rows.codes import Codes
 from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
 from bitmix.support.randomness import seed_of, stream
@@ -44,6 +45,8 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
     id_column_: str | None = None
     """The column of a file that names its rows, if there was one."""
     label_column_: str | None = None
+    codes_: Codes | None = None
+    """How the cells of a table were read as bits; None if they were 0 and 1."""
 
     mixture_: Mixture
     """The fitted mixture as a frozen value."""
@@ -159,7 +162,10 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def rows_like_fit(self, X: Any, sample_weight: Any = None) -> Rows:
         """X as packed rows, its columns checked against those of the fit."""
         check_is_fitted(self)
-        rows = as_rows(X, self.binarize, missing=self._takes_missing, sample_weight=sample_weight)
+        rows = as_rows(
+            X, self.binarize, missing=self._takes_missing, sample_weight=sample_weight,
+            codes=self.codes_,
+        )  # fmt: skip
         self._check_columns(X, rows, reset=False)
         if self.mixture_.items is not None:
             self.mixture_.items.check(rows)
@@ -181,6 +187,7 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
             "history": [entry.to_dict() for entry in self.history_],
             "id_column": self.id_column_,
             "label_column": self.label_column_,
+            "codes": None if self.codes_ is None else self.codes_.to_dict(),
         }
         modelfile.write(path, header, arrays)
 
@@ -218,6 +225,10 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 raise InputError(f"feature_names must be {n} names")
             model.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
         model.history_ = tuple(Round.from_dict(entry) for entry in header["history"])
+        if header.get("codes") is not None:
+            model.codes_ = Codes.from_dict(header["codes"])
+            if model.codes_.columns and model.codes_.n_planes != n:
+                raise InputError(f"codes must be for {n} columns, got {model.codes_.n_planes}")
         for name in ("id_column", "label_column"):
             value = header.get(name)
             if value is None:
@@ -244,13 +255,19 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def _check_columns(self, X: Any, rows: Rows, *, reset: bool) -> None:
         """Store the number and names of the columns, or check them against those of the fit.
 
-        scikit-learn handles tables and arrays; rows that are packed or on a cluster have names of
-        their own.
+        scikit-learn handles tables and arrays of 0 and 1. Rows that are packed or on a cluster
+        have names of their own, and those that were read by codes have one per column of bits.
         """
-        if not hasattr(X, "feature_names") and not is_dask(X):
+        codes = getattr(rows, "codes", None)
+        if reset:
+            if codes is not None:
+                self.codes_ = codes
+            elif "codes_" in vars(self):
+                del self.codes_
+        if codes is None and not hasattr(X, "feature_names") and not is_dask(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return
-        n, names = int(X.shape[1]), getattr(rows, "feature_names", None)
+        n, names = rows.shape[1], getattr(rows, "feature_names", None)
         if reset:
             self.n_features_in_ = n
             if names is not None:

@@ -6,8 +6,10 @@ from bitmix.em.classic import FitResult, iterate, likeliest
 from bitmix.em.prune import as_pruning
 from bitmix.em.seeds import given, number_of_seeds, pick
 from bitmix.em.two_round import two_round
+from bitmix.errors import InputError
 from bitmix.estimators.base import FittedTemplates, check_components
-from bitmix.rows import as_rows, unweighted
+from bitmix.rows import Rows, as_rows, unweighted
+from bitmix.rows.learn import Wishes
 from bitmix.support import checks
 from bitmix.support.progress import shown
 from bitmix.support.randomness import seed_of, stream
@@ -130,7 +132,7 @@ class TwoRoundEM(FittedTemplates):
         noise, pruning = checks.optional(checks.noise, self.noise), as_pruning(self.pruning)
         n_init = checks.whole(self.n_init, "n_init", least=1)
         delta = checks.between(self.delta, "delta", 0, 1)
-        rows = unweighted(as_rows(X, self.binarize))
+        rows = binary_rows(X, self.binarize)
         m, n = rows.shape
         k = check_components(self.n_components, m, n)
         if self.round_one_rows is not None:
@@ -163,6 +165,15 @@ class TwoRoundEM(FittedTemplates):
         self.seed_, self.n_seeds_, self.history_ = seed, n_seeds, fit.history
         self._set_ordered(fit.mixture, fit.mixture.means)
         return self
+
+
+def binary_rows(X: Any, binarize: float | None) -> Rows:
+    """The rows of X, without weights and without items of several values."""
+    rows = unweighted(as_rows(X, binarize, codes=Wishes()))
+    codes = getattr(rows, "codes", None)
+    if codes is not None and codes.has_items:
+        raise InputError("X has columns with more than two values: use TemplateMixture")
+    return rows
 
 
 class ClassicEM(FittedTemplates):
@@ -246,7 +257,7 @@ class ClassicEM(FittedTemplates):
         max_iter = checks.whole(self.max_iter, "max_iter", least=1)
         noise = checks.optional(checks.noise, self.noise)
         n_init = checks.whole(self.n_init, "n_init", least=1)
-        rows = unweighted(as_rows(X, self.binarize))
+        rows = binary_rows(X, self.binarize)
         m, n = rows.shape
         k = check_components(self.n_components, m, n)
         seed = seed_of(self.random_state)

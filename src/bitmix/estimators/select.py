@@ -21,6 +21,7 @@ from bitmix.inference.tables import Column, Table, is_nothing
 from bitmix.kernels import fixed
 from bitmix.rows import Rows, as_rows
 from bitmix.rows.items import Items
+from bitmix.rows.learn import Wishes
 from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
 from bitmix.support.extras import need
@@ -191,7 +192,7 @@ def select_components(
     estimator = TemplateMixture() if estimator is None else estimator
     if not isinstance(estimator, TemplateMixture):
         raise InputError(f"estimator must be a TemplateMixture, got {estimator!r}")
-    rows = as_rows(X, estimator.binarize, missing=True, sample_weight=sample_weight)
+    rows = as_rows(X, estimator.binarize, missing=True, sample_weight=sample_weight, codes=Wishes())
     if criterion == "stability":
         rows = rows.repeated()
         if rows.layout.weight_one:

@@ -21,6 +21,7 @@ from bitmix.models.mixture import NOISE_MODELS, Floats, Mixture, as_noise_model
 from bitmix.rows import Rows, as_rows
 from bitmix.rows.convert import spans
 from bitmix.rows.items import Items
+from bitmix.rows.learn import Wishes
 from bitmix.support import checks
 from bitmix.support.progress import shown
 from bitmix.support.randomness import seed_of
@@ -186,30 +187,47 @@ class TemplateMixture(
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, mask: Any = None, items: Any = None
-    ) -> Self:
+        self, X: Any, y: Any = None, sample_weight: Any = None, mask: Any = None, items: Any = None,
+        one_values: Any = None,
+    ) -> Self:  # fmt: skip
         """Find the templates of X.
 
         Parameters
         ----------
         X : array-like, sparse matrix, table, BitMatrix or Dask array, shape (m, n)
             Rows of 0 and 1. A missing cell is NaN, a masked cell of a masked array, or an empty
-            cell of a nullable column; it adds nothing.
+            cell of a nullable column; it adds nothing. Columns of other values are read by codes,
+            which a warning tells and `codes_` keeps: 1 and 2, yes and no, two other words, and
+            items of 3 to 20 words.
         y : ignored
         sample_weight : array-like, shape (m,), optional
             How often each row counts. Whole numbers are exact: as if the row were repeated.
         mask : array-like of bool, shape (m, n), optional
             True where a cell is missing.
-        items : list of lists of int, optional
-            Items with several values: a list of column numbers for each item, one column per value.
-            In every row, one of these columns is 1, or all of them are missing.
+        items : list of lists of int, or names or numbers of columns, optional
+            Items with several values: the columns of each, one column per value. Every row has one
+            1 among them, or all of them missing. Or columns of a table, each of which holds the
+            values of an item.
+        one_values : value or list of values, optional
+            What is read as 1 in every column that has one of these values. All else is 0 there.
         """
-        rows = as_rows(X, self.binarize, missing=True, mask=mask, sample_weight=sample_weight)
+        groups, columns = split_items(items)
+        rows = as_rows(
+            X, self.binarize, missing=True, mask=mask, sample_weight=sample_weight,
+            codes=Wishes.of(one_values, columns),
+        )  # fmt: skip
         k = check_components(self.n_components, count_rows(rows), rows.shape[1])
         noise, compare_models = checked_noise(self.noise_model, self.noise, self.prior)
-        if items is not None:
-            noise = replace(noise, items=Items.of_groups(items, rows.shape[1]))
-            check_items(noise, rows)
+        codes = getattr(rows, "codes", None)
+        if groups:
+            if codes is not None and codes.columns:
+                raise InputError(
+                    "items must be names or numbers of columns, as X has other values than 0 and 1"
+                )
+            noise = replace(noise, items=Items.of_groups(groups, rows.shape[1]))
+        elif codes is not None:
+            noise = replace(noise, items=codes.items)
+        check_items(noise, rows)
         settings = checked_settings(self, noise, n_seeds=self._given_seeds(k))
         total = int(rows.total_weight)
         max_rows = checks.optional(checks.whole, self.max_rows_search, "max_rows_search", least=k)
@@ -355,6 +373,15 @@ def checked_noise(noise_model: Any, noise: Any, prior: Any) -> tuple[Noise, bool
             f"for {model!r}: leave it None to have the rates estimated"
         )
     return Noise(model, b, given), False
+
+
+def split_items(items: Any) -> tuple[list[Any], list[str | int]]:
+    """Groups of columns of bits, and columns that hold the values of an item."""
+    given = [items] if isinstance(items, str | int) else [] if items is None else list(items)
+    columns = [each for each in given if isinstance(each, str | int)]
+    if columns and len(columns) < len(given):
+        raise InputError(f"items must be groups of columns or columns, not both, got {items!r}")
+    return ([], columns) if columns else (given, [])
 
 
 def check_items(noise: Noise, rows: Rows) -> None:

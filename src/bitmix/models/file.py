@@ -29,6 +29,15 @@ def write(
                 np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
 
 
+def is_model(path: str | os.PathLike[str]) -> bool:
+    """Whether a file holds a model, by its content."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "header.npy" in archive.namelist()
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return False
+
+
 def _plain(value: Any) -> Any:
     """NumPy's numbers as Python's."""
     if isinstance(value, np.generic | np.ndarray):

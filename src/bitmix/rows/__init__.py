@@ -1,12 +1,16 @@
 """Where rows live: in memory, in a file or on a cluster. All of them follow `protocol.Rows`."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 
-from bitmix.errors import InputError
+from bitmix.errors import CodesWarning, InputError, NotPlainError
+from bitmix.rows.coded import coded_words, learn_codes
+from bitmix.rows.codes import Codes
+from bitmix.rows.learn import Wishes
 from bitmix.rows.packed import BitMatrix
-from bitmix.rows.protocol import Rows
+from bitmix.rows.protocol import Layout, Rows
 
 __all__ = ["Rows", "as_rows", "fetch_if_small", "is_dask", "unweighted"]
 
@@ -23,20 +27,77 @@ def as_rows(
     missing: bool = False,
     mask: Any = None,
     sample_weight: Any = None,
+    codes: Codes | Wishes | None = None,
 ) -> Rows:
     """The rows of an array, table or matrix, by its type.
 
     With `missing`, cells may be missing: NaN, masked, empty, or True in `mask`. Without it such a
-    cell is an error. Rows of weight 0 are left out.
+    cell is an error. Rows of weight 0 are left out. Cells must be 0 and 1, unless `codes` says how
+    others are read; wishes allow that codes are learned, which is said by a warning.
     """
     if is_dask(X) or getattr(type(X), "remote", False) is True:
         from bitmix.rows.cluster import ClusterRows
 
+        coded = codes.concern_values if isinstance(codes, Wishes) else codes and codes.columns
+        if coded and is_dask(X):
+            raise InputError(
+                "X is on a cluster, where it must hold 0 and 1: write it as bits first, with "
+                "bitmix convert or by .map_partitions"
+            )
         return ClusterRows.of(X, binarize, missing=missing, mask=mask, sample_weight=sample_weight)
-    rows = BitMatrix.from_dense(X, binarize=binarize, missing=missing)
+    rows = _local_rows(X, binarize, missing, codes)
     if mask is not None:
         rows = rows.masked(mask)
     return rows if sample_weight is None else rows.weighted(sample_weight)
+
+
+def _local_rows(
+    X: Any, binarize: float | None, missing: bool, codes: Codes | Wishes | None
+) -> BitMatrix:
+    if isinstance(X, BitMatrix) or binarize is not None:
+        _check_unread(X, codes)
+        return BitMatrix.from_dense(X, binarize=binarize, missing=missing)
+    if isinstance(codes, Wishes):
+        try:
+            if not codes.concern_values:
+                return BitMatrix.from_dense(X, missing=missing)
+        except NotPlainError:
+            if hasattr(X, "tocsr"):
+                raise
+        codes = _learned(X, codes)
+    if codes is None or not codes.columns:
+        return BitMatrix.from_dense(X, missing=missing)
+    words, known = coded_words(X, codes, missing=missing)
+    if known is not None:
+        words = np.concatenate([words, known], axis=1)
+    layout = Layout(known is not None)
+    return BitMatrix.trusted(words, codes.n_planes, codes.plane_names, layout, codes)
+
+
+def _learned(X: Any, wishes: Wishes) -> Codes:
+    """The codes of a table, after a warning that says how cells are read unless the user did."""
+    codes, guessed = learn_codes(X, wishes)
+    if guessed:
+        warnings.warn(
+            f"{'; '.join(codes.describe())}: set one_values= or items= to read it in another way",
+            CodesWarning,
+            stacklevel=5,
+        )
+    return codes
+
+
+def _check_unread(X: Any, codes: Codes | Wishes | None) -> None:
+    """Refuse codes that would be ignored, or that differ from those of packed rows."""
+    if isinstance(codes, Wishes) and codes.concern_values:
+        raise InputError(
+            "X is packed already, so that one_values= and the names of items= come too late: give "
+            "the table itself"
+            if isinstance(X, BitMatrix)
+            else "set binarize= or one_values= and items=, not both"
+        )
+    own = getattr(X, "codes", None)
+    if isinstance(codes, Codes) and isinstance(own, Codes) and not own.agrees_with(codes):
+        raise InputError("the cells of X became bits by other codes than those of the fit")
 
 
 def unweighted(rows: Rows) -> Rows:

@@ -22,6 +22,7 @@ from bitmix.kernels.events import BASE_ROWS, majority
 from bitmix.kernels.fixed import Ints
 from bitmix.kernels.threads import one_thread
 from bitmix.rows.bitfile import WordsFile
+from bitmix.rows.codes import Codes
 from bitmix.rows.convert import all_known, fixed_weights, spans, to_words
 from bitmix.rows.packed import BitMatrix, Total
 from bitmix.rows.protocol import PLAIN, A, Block, Layout, T
@@ -50,6 +51,7 @@ class ClusterRows:
         self._persisted: list[Delayed] | None = None
         self.feature_names = names
         self.layout = layout
+        self.codes: Codes | None = None
 
     @classmethod
     def of(
@@ -118,7 +120,9 @@ class ClusterRows:
         ]
         layout = Layout(self.layout.missing, weight_one)
         lengths = [int(np.count_nonzero(part)) for part in parts]
-        return ClusterRows(blocks, lengths, self._n_columns, self.feature_names, layout)
+        rows = ClusterRows(blocks, lengths, self._n_columns, self.feature_names, layout)
+        rows.codes = self.codes
+        return rows
 
     @classmethod
     def of_file(
@@ -127,12 +131,14 @@ class ClusterRows:
         """A packed file that every worker can read: each reads its own part."""
         file = WordsFile(path)
         m, words = file.shape
-        rows = max(1, (block_bytes or _BLOCK_BYTES) // (8 * words))
+        height = max(1, (block_bytes or _BLOCK_BYTES) // (8 * words))
         read = delayed(_read, pure=True)
-        parts = list(spans(m, rows))
+        parts = list(spans(m, height))
         blocks = [read(str(file.path), file.stamp, *part) for part in parts]
         lengths = [stop - start for start, stop in parts]
-        return cls(blocks, lengths, file.n_columns, file.names, file.layout)
+        rows = cls(blocks, lengths, file.n_columns, file.names, file.layout)
+        rows.codes = file.codes
+        return rows
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bitmix.errors import CellTypeError, InputError
+from bitmix.errors import CellTypeError, InputError, NotPlainError
 from bitmix.kernels.bits import WORD, Words, pack, words_for
 from bitmix.kernels.fixed import Ints
 from bitmix.support.extras import need
@@ -46,7 +46,7 @@ class Origin:
         """The error for a cell that holds anything but 0 and 1."""
         name = None if self.columns is None else self.columns[column]
         remedy = self.remedy.format(column=repr(name))
-        return InputError(f"{self.name} must hold 0 and 1, got {value} at {place}: {remedy}")
+        return NotPlainError(f"{self.name} must hold 0 and 1, got {value} at {place}: {remedy}")
 
     def missing(self, place: str) -> InputError:
         """The error for a missing cell where every cell is needed."""
@@ -112,8 +112,15 @@ def block_spans(m: int, n: int) -> Iterator[tuple[int, int]]:
     return spans(m, max(1, BLOCK_CELLS // n))
 
 
+def is_anndata(X: Any) -> bool:
+    """Whether X is an AnnData object: a matrix with names of its rows and columns."""
+    return hasattr(X, "obs_names") and hasattr(X, "var_names")
+
+
 def column_names(X: Any) -> tuple[str, ...] | None:
     """The names of the columns of a table, if all of them are text."""
+    if is_anndata(X):
+        return tuple(map(str, X.var_names))
     names = getattr(X, "column_names", getattr(X, "columns", None))
     if names is None or hasattr(X, "tocsr"):
         return None
@@ -132,6 +139,8 @@ def source(X: Any) -> tuple[tuple[int, int], Block, Any]:
     if hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__"):  # DuckDB and others
         need("pyarrow")
         X = import_module("pyarrow").table(X)
+    if is_anndata(X):
+        return *source(X.X)[:2], column_names(X)
     names = getattr(X, "columns", None)
     if hasattr(X, "iloc"):  # pandas
         block: Block = lambda a, b: _from_pandas(X.iloc[a:b])  # noqa: E731
@@ -152,7 +161,9 @@ def _from_pandas(part: Any) -> NDArray[Any]:
         with np.errstate(invalid="ignore"):  # pandas casts the NaN of a category to an integer
             return part.to_numpy()
     except (TypeError, ValueError) as error:  # of values that pandas itself cannot compare
-        raise InputError(f"X must hold 0 and 1, but pandas makes no array of it: {error}") from None
+        raise NotPlainError(
+            f"X must hold 0 and 1, but pandas makes no array of it: {error}"
+        ) from None
 
 
 def _as_array(X: Any) -> NDArray[Any]:
@@ -201,7 +212,8 @@ def _as_numbers(cells: NDArray[Any], origin: Origin, first_row: int) -> NDArray[
     if kind == "c":
         raise InputError(f"Complex data not supported: {origin.name} must hold 0 and 1")
     if kind != "O":
-        raise InputError(f"{origin.name} must hold 0 and 1, got values of type {cells.dtype}")
+        kind_of_error = NotPlainError if kind in "UST" else InputError  # texts may have codes
+        raise kind_of_error(f"{origin.name} must hold 0 and 1, got values of type {cells.dtype}")
     numbers = np.empty(cells.shape, dtype=np.float64)
     for row, column in np.ndindex(cells.shape):
         value = cells[row, column]
@@ -214,7 +226,7 @@ def _as_numbers(cells: NDArray[Any], origin: Origin, first_row: int) -> NDArray[
                     f"argument must be a string or a number: {origin.name} must hold 0 and 1, "
                     f"got {type(value).__name__} at {place}"
                 ) from None
-            raise InputError(
+            raise NotPlainError(
                 f"{origin.name} must hold 0 and 1, got {value!r} at {place}: "
                 "drop columns that are not features, and encode text as 0 and 1"
             ) from None
@@ -248,7 +260,7 @@ def _as_bits(
         place = origin.place(first_row + row, column)
         if np.isnan(cells[row, column]):
             raise origin.missing(place)
-        raise origin.wrong("infinity", place, column)
+        raise InputError(str(origin.wrong("infinity", place, column)))  # no code reads it
     if binarize is not None:
         with np.errstate(over="ignore"):  # a threshold beyond the type is infinite there
             return cells > binarize
@@ -259,6 +271,32 @@ def _as_bits(
         place = origin.place(first_row + row, column)
         raise origin.wrong(str(cells[row, column]), place, column)
     return bits
+
+
+_REVERSED = np.array([int(f"{octet:08b}"[::-1], 2) for octet in range(256)], dtype=np.uint8)
+
+
+def octets_to_words(octets: NDArray[np.uint8], bitorder: str = "little") -> Words:
+    """Rows of packed bytes as words: column s is bit s mod 8 of byte s // 8, or bit 7 - s mod 8
+    in big bit order.
+    """
+    _check_bit_order(bitorder)
+    rows, width = octets.shape
+    padded = np.zeros((rows, 8 * words_for(8 * width)), dtype=np.uint8)
+    padded[:, :width] = octets if bitorder == "little" else _REVERSED[octets]
+    return padded.view(WORD)
+
+
+def words_to_octets(words: Words, n_columns: int, bitorder: str = "little") -> NDArray[np.uint8]:
+    """The inverse of `octets_to_words`."""
+    _check_bit_order(bitorder)
+    octets = np.ascontiguousarray(words).view(np.uint8)[:, : -(-n_columns // 8)]
+    return octets.copy() if bitorder == "little" else _REVERSED[octets]
+
+
+def _check_bit_order(bitorder: Any) -> None:
+    if bitorder not in ("big", "little"):
+        raise InputError(f"bitorder must be 'big' or 'little', got {bitorder!r}")
 
 
 def fixed_weights(sample_weight: ArrayLike, m: int) -> tuple[Ints, int]:

@@ -21,7 +21,17 @@ from bitmix.kernels.threads import available as threads_available
 from bitmix.kernels.threads import run_in_threads
 from bitmix.rows import bitfile
 from bitmix.rows.bitfile import WordsFile
-from bitmix.rows.convert import all_known, column_names, fixed_weights, spans, to_words
+from bitmix.rows.codes import Codes
+from bitmix.rows.convert import (
+    all_known,
+    column_names,
+    fixed_weights,
+    is_anndata,
+    octets_to_words,
+    spans,
+    to_words,
+    words_to_octets,
+)
 from bitmix.rows.listed import ListedWords, list_events, list_sparse
 from bitmix.rows.protocol import PLAIN, A, Block, Layout, T
 from bitmix.support import checks
@@ -84,6 +94,7 @@ class BitMatrix:
         self._n_columns = n_columns
         self.layout = PLAIN
         self.feature_names: tuple[str, ...] | None = None
+        self.codes: Codes | None = None
 
     @classmethod
     def trusted(
@@ -92,16 +103,24 @@ class BitMatrix:
         n_columns: int,
         names: tuple[str, ...] | None = None,
         layout: Layout = PLAIN,
+        codes: Codes | None = None,
     ) -> Self:
-        """Words that are known to be right, laid out as `layout` says, without the checks."""
+        """Words that are known to be right, laid out as `layout` says, without the checks.
+
+        Codes say how cells of a table became these bits, if they were not 0 and 1.
+        """
         self = cls.__new__(cls)
         self._words, self._n_columns, self.feature_names = words, n_columns, names
-        self.layout = layout
+        self.layout, self.codes = layout, codes
         return self
 
     def _with_words(self, words: Words | ListedWords) -> Self:
         """Other rows with the same columns and layout."""
-        return self.trusted(words, self._n_columns, self.feature_names, self.layout)
+        return self._with(words, self.layout)
+
+    def _with(self, words: Words | ListedWords, layout: Layout) -> Self:
+        """Other rows, laid out in another way, with the same columns."""
+        return self.trusted(words, self._n_columns, self.feature_names, layout, self.codes)
 
     @classmethod
     def from_dense(cls, X: Any, *, binarize: float | None = None, missing: bool = False) -> Self:
@@ -119,12 +138,52 @@ class BitMatrix:
         binarize = checks.optional(checks.between, binarize, "binarize", -math.inf, math.inf)
         if isinstance(X, BitMatrix):
             return cls._from_bits(X, binarize, missing)
-        if hasattr(X, "tocsr") and (listed := list_sparse(X, binarize)) is not None:
-            return cls.trusted(ListedWords(listed), len(listed.base))
+        matrix = X.X if is_anndata(X) else X
+        if hasattr(matrix, "tocsr") and (listed := list_sparse(matrix, binarize)) is not None:
+            return cls.trusted(ListedWords(listed), len(listed.base), column_names(X))
         words, known, n = to_words(X, binarize, missing=missing)
         if known is not None:
             words = np.concatenate([words, known], axis=1)
         return cls.trusted(words, n, column_names(X), Layout(known is not None))
+
+    @classmethod
+    def from_packed(cls, octets: Any, n_columns: int | None = None, bitorder: str = "big") -> Self:
+        """Rows of packed bytes, as `numpy.packbits`, fingerprint tools and vector databases write.
+
+        Parameters
+        ----------
+        octets : array of uint8, shape (m, ceil(n / 8))
+        n_columns : int, optional
+            n, by default 8 per byte. Bits past the last column must be 0.
+        bitorder : {"big", "little"}, default="big"
+            Whether the first column is the highest bit of the first byte, or the lowest.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> BitMatrix.from_packed(np.packbits([[0, 1, 1]], axis=1), 3).to_dense()
+        array([[0, 1, 1]], dtype=uint8)
+        """
+        array = np.asarray(octets)
+        if array.ndim != 2 or array.dtype != np.uint8 or 0 in array.shape:
+            raise InputError(
+                f"packed rows must be an array of uint8 with rows and columns, got {array.dtype} "
+                f"of shape {array.shape}"
+            )
+        n = 8 * array.shape[1] if n_columns is None else operator.index(n_columns)
+        if -(-n // 8) != array.shape[1]:
+            raise InputError(
+                f"{n} columns take {-(-n // 8)} bytes per row, got {array.shape[1]} bytes"
+            )
+        words = octets_to_words(array, bitorder)
+        return cls(words, n)
+
+    def to_packed(self, bitorder: str = "big") -> NDArray[np.uint8]:
+        """The rows as bytes, eight columns each: the inverse of `from_packed`."""
+        if self.layout.missing:
+            raise InputError("cells are missing, which packed bytes cannot say: fill them first")
+        bits = self.layout.bits(self.words, self._n_columns)
+        return words_to_octets(bits, self._n_columns, bitorder)
 
     @classmethod
     def _from_bits(cls, X: "BitMatrix", binarize: float | None, missing: bool) -> Self:
@@ -133,7 +192,7 @@ class BitMatrix:
         if X.layout.missing and not missing:
             raise InputError("X has missing cells: fill them first, or use TemplateMixture")
         if binarize is None or 0 <= binarize < 1:
-            return cls.trusted(X._words, X._n_columns, X.feature_names, X.layout)
+            return cls.trusted(X._words, X._n_columns, X.feature_names, X.layout, X.codes)
         words, n = X.words.copy(), X._n_columns  # all known cells are above the threshold, or none
         known = X.layout.known(words, n)
         ones = all_known(len(words), n) if known is None else known
@@ -143,6 +202,8 @@ class BitMatrix:
     def masked(self, mask: Any) -> Self:
         """The same rows, in memory, in which cells that are True in `mask` are missing."""
         gaps = np.asarray(mask)
+        if self.codes is not None and gaps.shape == (len(self), len(self.codes.columns)):
+            gaps = gaps[:, self.codes.column_of_plane]
         if gaps.shape != self.shape or gaps.dtype.kind not in "bui":
             raise InputError(
                 f"mask must be True where a cell of X is missing, shape {self.shape}, "
@@ -157,7 +218,7 @@ class BitMatrix:
         if self.layout.weight_one:
             parts.append(words[:, -1:])
         layout = Layout(True, self.layout.weight_one)
-        return self.trusted(np.concatenate(parts, axis=1), n, self.feature_names, layout)
+        return self._with(np.concatenate(parts, axis=1), layout)
 
     def weighted(self, sample_weight: Any) -> Self:
         """The same rows, in memory, each with a weight; rows of weight 0 are left out."""
@@ -167,13 +228,12 @@ class BitMatrix:
         if isinstance(self._words, ListedWords):
             events = self._words.events
             events = events if len(chosen) == len(self) else events.take(chosen)
-            listed = ListedWords(events, weights[chosen])
-            return self.trusted(listed, self._n_columns, self.feature_names, layout)
+            return self._with(ListedWords(events, weights[chosen]), layout)
         words = self.take_words(chosen)
         if self.layout.weight_one:
             words = words[:, :-1]
         words = np.concatenate([words, weights[chosen].astype(WORD)[:, None]], axis=1)
-        return self.trusted(words, self._n_columns, self.feature_names, layout)
+        return self._with(words, layout)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, in_memory: bool = False) -> Self:
@@ -183,12 +243,12 @@ class BitMatrix:
         """
         file = WordsFile(path)
         words = file.read(0, len(file)) if in_memory else file
-        return cls.trusted(words, file.n_columns, file.names, file.layout)
+        return cls.trusted(words, file.n_columns, file.names, file.layout, file.codes)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the rows to one file, which appears whole or not at all."""
         with bitfile.writing(
-            path, self._n_columns, self.feature_names, layout=self.layout
+            path, self._n_columns, self.feature_names, layout=self.layout, codes=self.codes
         ) as writer:
             for start, stop in spans(len(self), _ROWS_AT_ONCE):
                 writer.append(self._read(start, stop))
@@ -218,6 +278,16 @@ class BitMatrix:
         """The proportion of known cells that are 1."""
         ones, known = self.map_reduce(_count_ones)
         return int(ones) / max(1, int(known))
+
+    @property
+    def n_missing(self) -> int:
+        """The number of missing cells; a missing answer to an item is one cell."""
+        if not self.layout.missing:
+            return 0
+        missing = len(self) - self.map_reduce(_count_known)
+        if self.codes is not None and self.codes.has_items:
+            missing = missing[np.unique(self.codes.column_of_plane, return_index=True)[1]]
+        return int(missing.sum())
 
     def to_dense(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
         """The bits as an array of 0 and 1: of uint8, or of floats with NaN if cells are missing."""
@@ -347,7 +417,7 @@ class BitMatrix:
             words: Any = ListedWords(rows._words.events)
         else:
             words = np.ascontiguousarray(rows.words[:, :-1])
-        return self.trusted(words, self._n_columns, self.feature_names, Layout(self.layout.missing))
+        return self._with(words, Layout(self.layout.missing))
 
     def distinct(self) -> "BitMatrix":
         """The distinct rows in the order in which they first appear, each with its weight, if they
@@ -372,7 +442,7 @@ class BitMatrix:
             bits = first.words if units is None else first.words[:, :-1]
             joined = np.concatenate([bits, weights.astype(WORD)[:, None]], axis=1)
         layout = Layout(self.layout.missing, self.layout.weight_one or 1)
-        return self.trusted(joined, self._n_columns, self.feature_names, layout)
+        return self._with(joined, layout)
 
     def draw(self, l: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """The numbers of l random rows, drawn as often as their weights say."""
@@ -556,6 +626,12 @@ def _count_ones(block: Block) -> Ints:
     ones, known = np.bitwise_count(block.bits).sum(dtype=np.int64), block.known
     cells = len(block.words) * block.n_columns
     return np.array([ones, cells if known is None else np.bitwise_count(known).sum()])
+
+
+def _count_known(block: Block) -> Ints:
+    """The known cells of each column."""
+    assert block.known is not None
+    return unpack(block.known, block.n_columns).sum(axis=0, dtype=np.int64)
 
 
 def _is_everything(columns: Any) -> bool:

@@ -5,6 +5,7 @@ from importlib import import_module
 _EXTRA_OF = {
     "typer": "cli", "rich": "cli", "PIL": "images", "matplotlib": "plot", "jinja2": "plot",
     "dask": "dask", "distributed": "dask", "zarr": "dask", "pyarrow": "files",
+    "h5py": "cells", "rdkit": "chem",
 }  # fmt: skip
 
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from bitmix.errors import FileFormatError, InputError
 from bitmix.rows.convert import block_spans, source
-from bitmix.rows.files.table import Request, Table, array_table, check_array, damage_named
+from bitmix.rows.files.request import Request
+from bitmix.rows.files.table import Table, array_table, check_array, damage_named
 from bitmix.support.npy import read_npy_header
 
 _MAX_EXPANSION = 1032  # bytes that deflate can make of one
@@ -100,6 +101,19 @@ def _load_member(path: Path, name: str) -> NDArray[Any]:
         return archive[name]
 
 
+def check_sparse_shape(path: Path, m: int, n: int, entries: int | None) -> None:
+    """Refuse rows and columns that cost nothing in the file, but would cost memory."""
+    if min(m, n) < 0 or n > _MAX_SPARSE_COLUMNS:
+        raise InputError(
+            f"{path} claims {m:,} rows of {n:,} columns, at most {_MAX_SPARSE_COLUMNS:,} columns "
+            "of a sparse matrix are read: leave out those that are always 0"
+        )
+    if entries is not None and m > _FREE_SPARSE_ROWS + _ROWS_PER_ENTRY * entries:
+        raise InputError(
+            f"{path} claims {m:,} rows, but has {entries:,} entries: save it as CSR (.tocsr())"
+        )
+
+
 def _sparse(path: Path, request: Request, sizes: dict[str, int]) -> Table:
     """A sparse matrix. Its entries are loaded, and made dense a block of rows at a time."""
     problem = f"{path} is not a sparse matrix of scipy"
@@ -112,16 +126,7 @@ def _sparse(path: Path, request: Request, sizes: dict[str, int]) -> Table:
         shape = tuple(map(int, _load_member(path, "shape")))
         kind = _load_member(path, "format").item()
     m, n = check_array(path, shape, dtype)
-    if min(m, n) < 0 or n > _MAX_SPARSE_COLUMNS:
-        raise InputError(
-            f"{path} claims {m:,} rows of {n:,} columns, at most {_MAX_SPARSE_COLUMNS:,} columns "
-            "of a sparse matrix are read: leave out those that are always 0"
-        )
-    n_entries = math.prod(entries)
-    if kind not in (b"csr", "csr") and m > _FREE_SPARSE_ROWS + _ROWS_PER_ENTRY * n_entries:
-        raise InputError(
-            f"{path} claims {m:,} rows, but has {n_entries:,} entries: save it as CSR (.tocsr())"
-        )
+    check_sparse_shape(path, m, n, None if kind in (b"csr", "csr") else math.prod(entries))
 
     def blocks() -> Iterator[NDArray[Any]]:
         import scipy.sparse

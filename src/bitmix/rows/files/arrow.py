@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +12,18 @@ from numpy.typing import NDArray
 from bitmix.errors import InputError
 from bitmix.kernels.bits import Words
 from bitmix.rows import convert
-from bitmix.rows.convert import Origin, pack_cells, spans
-from bitmix.rows.files.table import (
-    FILL,
-    NOT_A_FEATURE,
-    Chunk,
-    Chunks,
-    Request,
-    Table,
-    damage_named,
-    octets_to_words,
-)
+from bitmix.rows.cells import Numbers, Vocabulary
+from bitmix.rows.coded import Columns, PlainReader
+from bitmix.rows.codes import Codes
+from bitmix.rows.convert import Origin, octets_to_words, pack_cells, spans
+from bitmix.rows.files.request import Request, Roles
+from bitmix.rows.files.table import Chunk, Parts, Table, damage_named, make_table
 from bitmix.support.extras import need
 
+_OPTIONS = (
+    "columns", "drop", "id_column", "label_column", "weight_column", "one_values", "items",
+    "missing", "filled", "binarize", "codes", "packed",
+)  # fmt: skip
 _BUFFERS = 1 << 24  # bytes, of all columns together
 
 Batches = Callable[[Sequence[str], int], Iterator[Any]]
@@ -94,59 +93,117 @@ def _table(
 ) -> Table:
     from pyarrow import types
 
+    request.refuse(path, "a table of Arrow", _OPTIONS)
     with _damage(path):
         header = schema.names
     roles = request.roles(path, len(header), header)
-    packed = [i for i in roles.features if types.is_fixed_size_binary(schema.field(i).type)]
-    if packed and roles.features != packed[:1]:
-        raise InputError(
-            f"{path} has packed bytes in column {header[packed[0]]!r}, which must be the only "
-            "feature: set id_column= or label_column= for the others, or drop them"
-        )
-    for i in () if packed else roles.features:
-        kind = schema.field(i).type
-        if not (types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind)):
-            raise InputError(
-                f"{path} must hold 0 and 1, but column {header[i]!r} holds {kind}: "
-                f"{NOT_A_FEATURE.format(column=repr(header[i]))}"
-            )
-    n_columns = len(roles.features)
-    if packed:
-        n_columns, roles = 8 * schema.field(packed[0]).type.byte_width, replace(roles, names=None)
+    kinds = [schema.field(i).type for i in roles.features]
     features = [header[i] for i in roles.features]
-    others = [None if i is None else header[i] for i in (roles.id, roles.label)]
-    columns = [*features, *(name for name in dict.fromkeys(others) if name is not None)]
-    origin = Origin(str(path), features, NOT_A_FEATURE, FILL)
+    columns = list(dict.fromkeys([*features, *(header[i] for i in roles.others)]))
+    if any(map(types.is_fixed_size_binary, kinds)):
+        return _packed_table(path, request, roles, kinds, batches, n_rows)
+    numeric = all(
+        types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind)
+        for kind in kinds
+    )
+    origin = Origin(str(path), features, "write 0 and 1")
 
-    def read_chunks() -> Chunks:
+    def parts() -> Parts:
         row = 0
-        for batch in batches(columns, max(1, convert.BLOCK_CELLS // n_columns)):
+        for batch in batches(columns, max(1, convert.BLOCK_CELLS // len(features))):
+            if batch.num_rows:
+                part = BatchPart(batch, roles, header, origin, row, numeric)
+                row += batch.num_rows
+                yield part, row / (n_rows or row)
+
+    categories = frozenset(i for i, kind in enumerate(kinds) if types.is_dictionary(kind))
+    size = path.stat().st_size
+    return make_table(path, size, request, roles, parts, n_rows=n_rows, categories=categories)
+
+
+@dataclass(frozen=True)
+class BatchPart:
+    """A record batch."""
+
+    batch: Any
+    roles: Roles
+    header: Sequence[str]
+    origin: Origin
+    first_row: int
+    numeric: bool
+    """Whether all features are numbers or booleans."""
+
+    def plain(self) -> tuple[Words, Words | None]:
+        if not self.numeric:
+            return PlainReader(len(self.roles.features), self.origin.name).words(self)
+        cells = columns_to_cells(self._columns.columns)
+        return pack_cells(cells, self.origin, self.first_row, missing=True)
+
+    def numbers(self, vocabulary: Vocabulary) -> Numbers:
+        return self._columns.numbers(vocabulary)
+
+    def value(self, row: int, column: int) -> Any:
+        return self._columns.value(row, column)
+
+    def place(self, row: int, column: int) -> str:
+        return self._columns.place(row, column)
+
+    def where(self, row: int) -> str:
+        return f"row {self.first_row + row}"
+
+    def others(self) -> Sequence[list[str]]:
+        return [column_to_texts(self.batch.column(self.header[i])) for i in self.roles.others]
+
+    @property
+    def _columns(self) -> Columns:
+        columns = [self.batch.column(self.header[i]) for i in self.roles.features]
+        return Columns(columns, self.origin, self.first_row)
+
+
+def _packed_table(
+    path: Path, request: Request, roles: Roles, kinds: Sequence[Any], batches: Batches,
+    n_rows: int | None,
+) -> Table:  # fmt: skip
+    """A table with one column of packed bytes; the others are ids and labels."""
+    name = roles.name(roles.features[0])
+    if len(kinds) > 1:
+        raise InputError(
+            f"{path} has packed bytes in a column, which must be the only feature: set columns= "
+            "to it, and id_column= or label_column= for others"
+        )
+    others = [roles.name(i) for i in roles.others]
+    bitorder = request.bit_order or "little"
+    origin = Origin(str(path), [name])
+
+    def parts() -> Parts:
+        row = 0
+        for batch in batches([name, *others], convert.BLOCK_CELLS // 64):
             if batch.num_rows == 0:
                 continue
-            known: Words | None = None
-            if packed:
-                words = _packed_bytes(batch.column(features[0]), origin, row)
-            else:
-                cells = columns_to_cells([batch.column(name) for name in features])
-                words, known = pack_cells(cells, origin, row, missing=request.missing)
-            ids, labels = (
-                None if name is None else column_to_texts(batch.column(name)) for name in others
-            )
+            words = _packed_bytes(batch.column(name), origin, row, bitorder)
             row += batch.num_rows
-            yield Chunk(words, known, ids, labels), row / (n_rows or row)
+            texts = {each: column_to_texts(batch.column(each)) for each in others}
+            ids = None if roles.id_name is None else texts[roles.id_name]
+            labels = {label: texts[label] for label in roles.label_names}
+            yield Chunk(words, None, ids, labels), row / (n_rows or row)
 
-    return Table(path, n_columns, path.stat().st_size, read_chunks, roles, n_rows)
+    bits = replace(roles, features=range(8 * kinds[0].byte_width), names=None)
+    codes = None if request.bit_order is None else Codes(packed=bitorder)
+    return Table(path, path.stat().st_size, bits, parts, codes, n_rows=n_rows)
 
 
-def _packed_bytes(column: Any, origin: Origin, row: int) -> Words:
+def _packed_bytes(column: Any, origin: Origin, row: int, bitorder: str) -> Words:
     """A column of packed bytes, one value per row, as words."""
     if column.null_count:
         empty = column.is_null().to_numpy(zero_copy_only=False).argmax()
-        raise origin.missing(origin.place(row + empty, 0))
+        raise InputError(
+            f"{origin.name} has a missing row of packed bytes at {origin.place(row + empty, 0)}: "
+            "drop it"
+        )
     width = column.type.byte_width
     octets = np.frombuffer(column.buffers()[1], dtype=np.uint8)
     start = column.offset * width
-    return octets_to_words(octets[start : start + len(column) * width].reshape(-1, width))
+    return octets_to_words(octets[start : start + len(column) * width].reshape(-1, width), bitorder)
 
 
 def columns_to_cells(columns: Sequence[Any]) -> NDArray[Any]:

@@ -10,29 +10,33 @@ from pathlib import Path
 import numpy as np
 
 from bitmix.errors import InputError
-from bitmix.rows.files.lines import FileLines, Lines, split
-from bitmix.rows.files.table import Chunk, Chunks, Request, Table, octets_to_words
+from bitmix.rows.convert import octets_to_words
+from bitmix.rows.files.lines import Lines, split
+from bitmix.rows.files.request import Request
+from bitmix.rows.files.table import Chunk, Parts, Table
 
 _DIGITS = frozenset(b"0123456789abcdefABCDEF")
 
 
 def open_fps(path: Path, request: Request) -> Table:
     """A file of fingerprints."""
-    return fps_table(FileLines(path), request)
+    return fps_table(Lines(path), request)
 
 
 def fps_table(lines: Lines, request: Request) -> Table:
     """A table of fingerprints; its header lines are what the file says about itself."""
     path = lines.path
+    request.refuse(path, "a file of fingerprints", ("columns", "codes"))
     header, rows = _header(lines)
     if not header and not rows:
         raise InputError(f"{path} is empty: fingerprints are needed")
     about = _about(path, header)
     digits, tab, _ = rows[: rows.find(b"\n")].partition(b"\t")
     n_bits = _n_bits(path, about, len(digits))
-    roles = replace(request.roles(path, n_bits), id=n_bits if tab else None)
+    names = (*map(str, range(n_bits)), "id")
+    roles = replace(request.roles(path, n_bits), id=n_bits if tab else None, all_names=names)
     reader = _Reader(lines, n_bits, len(header), bool(tab))
-    return Table(path, n_bits, lines.size, reader.read_chunks, roles, about=about)
+    return Table(path, lines.size, roles, reader.parts, about=about)
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class _Reader:
     header_lines: int
     has_ids: bool
 
-    def read_chunks(self) -> Chunks:
+    def parts(self) -> Parts:
         line = 1
         for block, fraction in self.lines.blocks():
             header, rows = _split_header(block) if line <= self.header_lines else ([], block)

@@ -1,9 +1,14 @@
 """Text as blocks of whole lines, from a file, plain or gzip, or from standard input."""
 
+import codecs
 import gzip
+import shutil
+import tempfile
+import weakref
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -12,8 +17,8 @@ from bitmix.errors import FileFormatError, InputError
 BLOCK_BYTES = 1 << 22
 _MAX_LINE = 1 << 28
 _ENDS = b"\r\n"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # which some programs of Windows write before UTF-8
-
+_MARKS = {codecs.BOM_UTF8: None, codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+"""What stands before a text, and the encoding that it tells of."""
 
 Blocks = Iterator[tuple[bytes, float]]
 """Whole lines, each ended by one newline, and the fraction of the file that has been read.
@@ -23,72 +28,97 @@ Empty lines at the end of the file are left out.
 
 
 @dataclass(frozen=True)
-class FileLines:
-    """The lines of a file, plain or gzip."""
+class Lines:
+    """The lines of a file, plain or gzip, as UTF-8."""
 
     path: Path
+    encoding: str | None = None
+    """The encoding of the file; by default UTF-8, or what its first bytes tell."""
+    copy: IO[bytes] | None = field(default=None, repr=False)
+    """In place of a file: a copy of what came through a pipe."""
 
     @property
     def size(self) -> int:
-        return self.path.stat().st_size
+        return self.path.stat().st_size if self.copy is None else 0
 
     def blocks(self) -> Blocks:
         size = max(1, self.size)
-        with self.path.open("rb") as raw:
+        with self._opened() as raw:
             file: IO[bytes] = raw
             if self.path.suffix.lower() == ".gz":
                 file = gzip.GzipFile(fileobj=raw)  # type: ignore[assignment]
-            yield from _whole_lines(self.path, file, lambda: raw.tell() / size)
+            yield from self._whole_lines(self._decoded(file), lambda: raw.tell() / size)
 
-
-class PipedLines:
-    """The lines of standard input. The first call of `blocks` is for a look at the first lines."""
-
-    path = Path("standard input")
-    size = 0
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._unread = _whole_lines(self.path, file, lambda: 0.0)
-        self._read: list[tuple[bytes, float]] = []
-        self._calls = 0
-
-    def blocks(self) -> Blocks:
-        self._calls += 1
-        if self._calls == 1:
-            for block in self._unread:
-                self._read.append(block)
-                yield block
-        elif self._calls == 2:
-            yield from self._read
-            self._read.clear()
-            yield from self._unread
+    @contextmanager
+    def _opened(self) -> Iterator[IO[bytes]]:
+        if self.copy is not None:
+            self.copy.seek(0)
+            yield self.copy
         else:
-            raise InputError("standard input can be read only once: write it to a file first")
+            with self.path.open("rb") as file:
+                yield file
 
-
-Lines = FileLines | PipedLines
-
-
-def _whole_lines(path: Path, file: IO[bytes], fraction: Callable[[], float]) -> Blocks:
-    rest = _read(path, file, len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK)
-    while data := _read(path, file, BLOCK_BYTES):
-        lines, rest = _split_off_lines(rest + data)
-        if len(rest) > _MAX_LINE:
+    def _decoded(self, file: IO[bytes]) -> Iterator[bytes]:
+        """Blocks of any length, in UTF-8, without a mark of byte order."""
+        start = self._read(file, 3)
+        mark = next((mark for mark in _MARKS if start.startswith(mark)), None)
+        encoding = self.encoding if mark is None else _MARKS[mark]
+        if encoding is None:
+            yield start if mark is None else start.removeprefix(mark)
+            while data := self._read(file, BLOCK_BYTES):
+                yield data
+            return
+        try:
+            decoder = codecs.getincrementaldecoder(encoding)()
+            yield decoder.decode(start).encode()
+            while data := self._read(file, BLOCK_BYTES):
+                yield decoder.decode(data).encode()
+            yield decoder.decode(b"", final=True).encode()
+        except UnicodeError:
             raise InputError(
-                f"{path} has a line of more than {_MAX_LINE:,} bytes: is it a text table?"
-            )
-        if lines:
-            yield lines, fraction()
-    rest = rest.rstrip(_ENDS)
-    if rest:
-        yield _with_newlines(rest + b"\n"), 1.0
+                f"{self.path} is not text in the encoding {encoding}: name another, as "
+                "encoding='latin-1'"
+            ) from None
+
+    def _read(self, file: IO[bytes], size: int) -> bytes:
+        try:
+            return file.read(size)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise FileFormatError(f"{self.path} is cut short or damaged: {error}") from None
+
+    def _whole_lines(self, parts: Iterator[bytes], fraction: Callable[[], float]) -> Blocks:
+        rest = b""
+        for data in parts:
+            lines, rest = _split_off_lines(rest + data)
+            if len(rest) > _MAX_LINE:
+                raise InputError(
+                    f"{self.path} has a line of more than {_MAX_LINE:,} bytes: is it a text table?"
+                )
+            if lines:
+                yield lines, fraction()
+        rest = rest.rstrip(_ENDS)
+        if rest:
+            yield _with_newlines(rest + b"\n"), 1.0
 
 
-def _read(path: Path, file: IO[bytes], size: int) -> bytes:
+def piped(file: IO[bytes], encoding: str | None = None) -> Lines:
+    """The lines of standard input, which is copied to a temporary file first."""
+    copy = tempfile.TemporaryFile()  # noqa: SIM115, it is closed with the lines
+    shutil.copyfileobj(file, copy, BLOCK_BYTES)
+    lines = Lines(Path("standard input"), encoding, copy)
+    weakref.finalize(lines, copy.close)
+    return lines
+
+
+def check_encoding(encoding: str | None) -> None:
+    """Refuse an encoding that Python does not know."""
     try:
-        return file.read(size)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise FileFormatError(f"{path} is cut short or damaged: {error}") from None
+        codecs.lookup(encoding or "utf-8")
+        "".encode(encoding or "utf-8")
+    except (LookupError, UnicodeError, TypeError):
+        raise InputError(
+            f"encoding must be one that Python knows, as utf-8, latin-1 or cp1252, got {encoding!r}"
+        ) from None
 
 
 def _split_off_lines(data: bytes) -> tuple[bytes, bytes]:

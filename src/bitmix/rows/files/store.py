@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from bitmix.errors import FileFormatError, InputError
 from bitmix.rows import convert
-from bitmix.rows.files.table import Request, Table, array_table, check_array, damage_named
+from bitmix.rows.files.request import Request
+from bitmix.rows.files.table import Table, array_table, check_array, damage_named
 from bitmix.support.extras import need
 
 _FREE_CELLS, _CELLS_PER_BYTE = 1 << 28, 1 << 16  # more than any codec packs into a byte
