@@ -242,11 +242,11 @@ def test_thresholds_beyond_the_type(dtype, threshold):
     assert (found == (threshold < 0)).all()
 
 
-def test_a_fit_with_noise_of_few_cells_is_shown(tmp_path):
+def test_a_fit_with_probabilities_of_few_cells_is_shown(tmp_path):
     path = fuzz.put(tmp_path / "x.csv", b"1,0\n0,1\n0,1\n1,1\n")
     done = CliRunner().invoke(app, ["fit", str(path), "-k", "1", "--noise-model", "cell"])
     assert done.exit_code == 0, done.exception
-    assert "noise 0." in done.stdout
+    assert "column 1   0.75 [" in done.stdout
 
 
 def test_whatever_an_image_raises_is_ours(tmp_path, monkeypatch):

@@ -134,6 +134,10 @@ def items_of(model: Any, rows: Any, errors: Any) -> dict[str, Any]:
     return {"items": item_probabilities(model, rows, errors)}
 
 
+def _one(words: str) -> str:
+    return {"classes": "class", "groups": "group"}.get(words, "template")
+
+
 def words_for(model: Any) -> str:
     """What the components of a model are called: classes where each has probabilities."""
     return "classes" if getattr(model, "noise_model_", "") == "cell" else "templates"
@@ -158,10 +162,11 @@ def print_fit(summary: dict[str, Any]) -> None:
     """Print the summary of a fit."""
     from rich.console import Console
 
-    console = Console(highlight=False, markup=False)
+    console, k = Console(highlight=False, markup=False), summary["n_components"]
+    words = _one(summary["words"]) if k == 1 else summary["words"]
     console.print(
         f"{summary['rows']:,} rows, {summary['columns']:,} columns, "
-        f"density {summary['density']:.3f}, {summary['n_components']} {summary['words']}"
+        f"density {summary['density']:.3f}, {k} {words}"
     )
     for line in reading_lines(summary["reading"]) if "reading" in summary else ():
         console.print(line, soft_wrap=True)
@@ -231,7 +236,7 @@ def template_table(summary: dict[str, Any]) -> Any:
     """A table with one line per template."""
     from rich.table import Table
 
-    one = {"classes": "class", "groups": "group"}.get(summary["words"], "template")
+    one = _one(summary["words"])
     columns = {
         one: [str(i) for i in range(summary["n_components"])],
         "share" if one == "class" else "weight": [f"{weight:.3f}" for weight in summary["weights"]],
