@@ -21,7 +21,9 @@ def reset(gallery_conf: dict[str, Any], fname: str) -> None:
     )
 
 
-_ORDER = ("digits", "survey", "fingerprints", "pictures", "how_many", "certificate")
+_ORDER = (
+    "digits", "survey", "fingerprints", "pictures", "how_many", "paper_numbers", "certificate",
+)  # fmt: skip
 
 
 class Order:
