@@ -33,9 +33,13 @@ def fps_table(lines: Lines, request: Request) -> Table:
     about = _about(path, header)
     digits, tab, _ = rows[: rows.find(b"\n")].partition(b"\t")
     n_bits = _n_bits(path, about, len(digits))
+    reader = _Reader(lines, n_bits, len(header), bool(tab))
+    if not rows:
+        raise InputError(f"{path} has no rows")
+    if len(digits) != 2 * -(-n_bits // 8):
+        raise reader._error(split(rows), len(header) + 1)
     names = (*map(str, range(n_bits)), "id")
     roles = replace(request.roles(path, n_bits), id=n_bits if tab else None, all_names=names)
-    reader = _Reader(lines, n_bits, len(header), bool(tab))
     return Table(path, lines.size, roles, reader.parts, about=about)
 
 
