@@ -555,9 +555,12 @@ class BitMatrix:
         return total.value
 
     def _block(self, start: int, stop: int) -> Block:
-        listed = None if self.listed is None else self.listed.rows(start, stop)
         read = partial(self._read, start, stop, reuse=True)
+        listed = partial(self._listed_rows, start, stop)
         return Block(read, self._n_columns, self.layout, self.base, listed)
+
+    def _listed_rows(self, start: int, stop: int) -> Events | None:
+        return None if self.listed is None else self.listed.rows(start, stop)
 
     def map_rows(
         self, function: Callable[[Block], NDArray[Any]], *, block_cells: int = 1

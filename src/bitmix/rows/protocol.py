@@ -55,7 +55,7 @@ class Block:
 
     def __init__(
         self, read: Callable[[], Words], n_columns: int, layout: Layout, base: NDArray[np.bool_],
-        listed: Events | None = None,
+        listed: Callable[[], Events | None] = lambda: None,
     ) -> None:  # fmt: skip
         self._read, self.n_columns, self.layout = read, n_columns, layout
         self._base, self._listed = base, listed
@@ -83,8 +83,8 @@ class Block:
     @property
     def events(self) -> Events:
         """The rows as lists of events."""
-        if self._listed is not None:
-            return self._listed
+        if (listed := self._listed()) is not None:
+            return listed
         return Events.of_words(self.bits, self.known, self.n_columns, self._base)
 
 
