@@ -1288,3 +1288,51 @@ def test_rates_that_are_known_are_saved_as_an_array(tmp_path):
     model = TemplateMixture(3, noise=np.array([0.1, 0.2]), random_state=0).fit(X)
     model.save(tmp_path / "a.model")
     assert TemplateMixture.load(tmp_path / "a.model").noise == [0.1, 0.2]
+
+
+@pytest.mark.parametrize("model", ["auto", "shared", "feature", "cell"])
+def test_very_wide_tables_are_searched_in_their_columns_with_most_ones(
+    model, tmp_path, monkeypatch
+):
+    """The same bits in any container; and EM on all columns, which ends where it does by itself."""
+    monkeypatch.setattr("bitmix.em.fit.WIDE", 300)
+    monkeypatch.setattr("bitmix.em.fit.MAX_COLUMNS_SEARCH", 100)
+    bits = sparse_rows()
+    BitMatrix.from_dense(bits).save(tmp_path / "x.bits")
+    containers = {
+        "array": bits,
+        "file": BitMatrix.open(tmp_path / "x.bits"),
+        "sparse matrix": scipy.sparse.csr_array(bits),
+        "Dask": da.from_array(bits, chunks=(37, 100)),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DuplicateTemplatesWarning)
+        fits = {
+            name: TemplateMixture(3, noise_model=model, n_init=2, random_state=0).fit(X)
+            for name, X in containers.items()
+        }
+    found = fits["array"]
+    assert [name for name in fits if fitted_bits(fits[name]) != fitted_bits(found)] == []
+    assert found.converged_
+    assert found.probabilities_.shape == (3, 640)
+    rows, noise = as_rows(bits), Noise(found.noise_model_, found.prior)
+    settings = Settings(noise, n_init=1, max_iter=100, tol=found.tol)
+    again = converge(rows, evaluate(rows, found.mixture_, noise), settings)
+    assert again.nats - found.objective_ < 1e-3
+
+
+def test_some_columns_of_rows_in_any_layout():
+    rng = np.random.default_rng(0)
+    bits, weights = sparse_rows(), rng.integers(1, 4, 200)
+    columns = np.array([1, 3, 4, 64, 400, 639])
+    listed = BitMatrix.from_dense(scipy.sparse.csr_array(bits))
+    for rows in (BitMatrix.from_dense(bits), listed):
+        assert rows.column_counts().tolist() == bits.sum(axis=0, dtype=int).tolist()
+        assert rows.weighted(weights).column_counts().tolist() == (weights @ bits).tolist()
+        np.testing.assert_array_equal(rows.with_columns(columns).to_dense(), bits[:, columns])
+        some = rows.weighted(weights).with_columns(columns)
+        np.testing.assert_array_equal(some.to_dense(), bits[:, columns])
+        np.testing.assert_array_equal(some.weights, weights)
+    gaps = np.where(rng.random(bits.shape) < 0.1, np.nan, bits)
+    some = BitMatrix.from_dense(gaps, missing=True).with_columns(columns)
+    np.testing.assert_array_equal(some.to_dense(), gaps[:, columns])

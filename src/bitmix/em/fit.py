@@ -116,7 +116,9 @@ def fit_mixture(
 
 
 def _widened(mixture: Mixture, columns: NDArray[np.int64], counts: Ints) -> Mixture:
-    """The mixture of some columns as one of all columns; others do not tell components apart."""
+    """The mixture of some columns as one of all columns. All components have the same probability
+    in each of the others, so that these tell no components apart, whatever it is.
+    """
     shares = np.tile((counts + 0.5) / (counts.max() + 1), (mixture.n_components, 1))
     shares[:, columns] = mixture.probabilities
     return Mixture(shares, mixture.weights, None)
