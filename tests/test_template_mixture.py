@@ -760,12 +760,13 @@ def test_agreeing_starts_are_finished_ones_that_ended_together(model, seed):
 @pytest.mark.parametrize("model", NOISE_MODELS)
 @pytest.mark.parametrize("seed", range(3))
 def test_more_starts_never_end_worse(model, seed):
+    """But for the distance from the limit that `tol` allows."""
     bits = hard_rows(seed)
     objectives = [
         TemplateMixture(3, noise_model=model, n_init=n_init, random_state=seed).fit(bits).objective_
         for n_init in (1, 2, 3, 5, 9)
     ]
-    assert objectives == sorted(objectives)
+    assert np.all(np.diff(objectives) >= -1e-7 * len(bits))
 
 
 def test_one_component_has_one_end():
@@ -843,11 +844,12 @@ def test_overlapping_classes_converge_on_all_rows():
 
 
 def test_rows_searched_follow_the_theory():
-    """8 rows per seed, and at least 4,096."""
-    X, _ = sampled("shared", 9000)
+    """8 rows per seed, and at least 4,096; up to twice as many are searched whole."""
+    X, _ = sampled("shared", 12_000)
     make = TemplateMixture(3, noise_model="shared", n_init=1, random_state=0)
     assert make.fit(X).n_rows_searched_ == 4096
-    assert make.fit(X[:1000]).n_rows_searched_ == 1000
+    assert make.fit(X[:8192]).n_rows_searched_ == 8192
+    assert make.fit(X[:8193]).n_rows_searched_ == 4096
     fit = make.set_params(min_weight=0.04).fit(X)
     assert fit.n_seeds_ > 512
     assert fit.n_rows_searched_ == 8 * fit.n_seeds_

@@ -70,7 +70,7 @@ class Search:
         typer.Option(
             min=1,
             help="template: search in a random sample of this many rows. "
-            "Default: 8 per seed, at least 4,096.",
+            "Default: 8 per seed, at least 4,096; twice as many are searched whole.",
         ),
     ] = None
     rounds: Annotated[

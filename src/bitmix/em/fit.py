@@ -72,13 +72,14 @@ def fit_mixture(
     """Search in at most `max_rows` rows and `MAX_COLUMNS_SEARCH` columns, those with most ones; if
     there are more, EM on all rows and columns follows.
 
-    By default, `max_rows` is 8 rows per seed, condition 2 of Theorem 1, and at least 4,096. A
-    `start` takes the place of the search.
+    By default, `max_rows` is 8 rows per seed, condition 2 of Theorem 1, and at least 4,096; twice
+    as many rows are searched whole. A `start` takes the place of the search.
     """
     m = rows.shape[0]
     if max_rows is None:
         n_seeds = number_of_seeds(settings, k, int(rows.total_weight))
         max_rows = max(MIN_ROWS_SEARCH, ROWS_PER_SEED * n_seeds)
+        max_rows = m if m <= 2 * max_rows else max_rows
     if m > max_rows:
         drawn = draw_without_replacement(m, max_rows, stream(seed, "sample"))
         sample = rows.subset(drawn)
@@ -112,6 +113,8 @@ def fit_mixture(
         fit = _refit(rows, _widened(fit.mixture, columns, counts), settings)
     elif m > max_rows:
         fit = converge(rows, evaluate(rows, fit.mixture, settings.noise), settings)
+    else:
+        fit = converge(sample, fit, settings)
     return Result(fit, found, n_searched, scores)
 
 

@@ -96,11 +96,15 @@ class Search:
 
 
 def search(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> Search:
-    """The best of several starts."""
+    """The best of several starts.
+
+    They are compared while they are still `_LOOSER` times as far from their limit as `tol` allows.
+    If then several are near the best that do not agree with it, all of these go on to their end.
+    """
     loose = replace(settings, tol=_LOOSER * settings.tol)
     starts: list[Start] = []
     ends: list[_End] = []  # of the finished starts
-    best: Fit | None = None
+    near: list[Fit] = []  # those that may be the best
     for _ in range(settings.n_init):
         fit = evaluate(rows, begin(rows, k, settings, rng), settings.noise)
         fit = converge(rows, fit, replace(loose, max_iter=min(CHECK_STEP, settings.max_iter)))
@@ -110,16 +114,15 @@ def search(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> 
         starts.append(Start(fit.nats, len(fit.objectives), go_on or fit.converged))
         if not starts[-1].finished:
             continue
-        is_best = all(fit.objective > end.objective for end in ends)
         ends.append(_End.of(fit))
-        if is_best:
-            fit = converge(rows, fit, settings)
-            best = fit if best is None or fit.objective > best.objective else best
+        near = _nearest([*near, fit], loose.tol)
         highest = max(ends, key=lambda end: end.objective)
         n_agreeing = sum(_agree(end, highest, loose.tol) for end in ends)
         if n_agreeing >= ENOUGH and highest.all_differ:
             break
-    assert best is not None  # the first start is finished
+    if len(near) > 1:
+        near = [converge(rows, fit, settings) for fit in near]
+    best = max(near, key=lambda fit: fit.objective)  # the first start is finished
     return Search(best, tuple(starts), n_agreeing)
 
 
@@ -350,6 +353,19 @@ def _agree(end: _End, best: _End, tol: float) -> bool:
             return False
         free.remove(i)
     return True
+
+
+def _nearest(fits: list[Fit], tol: float) -> list[Fit]:
+    """The best of these, and those so near it that they may end higher; of fits that agree, the
+    higher one."""
+    fits = sorted(fits, key=lambda fit: -fit.objective)
+    near: list[tuple[Fit, _End]] = []
+    for fit in fits:
+        end = _End.of(fit)
+        if not any(_agree(end, other, tol) for _, other in near):
+            near.append((fit, end))
+    limit = 2 * tol * (fits[0].statistics.n_rows << fixed.LIKELIHOOD_BITS)
+    return [fit for fit, _ in near if fits[0].objective - fit.objective <= limit]
 
 
 def _may_reach(fit: Fit, objective: int) -> bool:

@@ -72,7 +72,8 @@ class TemplateMixture(
         The probability of failure the seeds are chosen for, with `min_weight`.
     max_rows_search : int, optional
         With more rows than this, starts see a random sample of this size. By default 8 rows per
-        seed, which is what Theorem 1 asks of the first round, and at least 4,096.
+        seed, which is what Theorem 1 asks of the first round, and at least 4,096; tables of up to
+        twice that size are then searched whole.
     init : array-like, optional
         Where to start instead of from random rows: templates or probabilities of shape (k, n),
         responsibilities of shape (m, k), or labels of shape (m,).

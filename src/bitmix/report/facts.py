@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from bitmix.certify.fit import FitCertificate, certify_fit
 from bitmix.em import predict
@@ -435,8 +435,8 @@ def noise_of(counts: Tally, templates: NDArray[np.uint8], noise: Floats, names: 
     flips, cells = _flips(counts, templates), counts.cells
     n_known, n_flips, mean = cells.sum(axis=0), flips.sum(axis=0), (cells * noise).sum(axis=0)
     n, n_cells, total = len(n_known), np.maximum(n_known, 1), max(1, int(n_known.sum()))
-    above = stats.binom.sf(n_flips - 1, n_known, mean / n_cells)
-    below = stats.binom.cdf(n_flips, n_known, mean / n_cells)
+    above = scipy.stats.binom.sf(n_flips - 1, n_known, mean / n_cells)
+    below = scipy.stats.binom.cdf(n_flips, n_known, mean / n_cells)
     above, below = (np.where(n_known > 0, np.minimum(p * n, 1.0), 1.0) for p in (above, below))
     n_flagged = int((above < FLAG_LEVEL).sum())
     deviation = np.sqrt(np.maximum(mean * (1 - mean / n_cells), 1e-9))

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
+from scipy import special
 
 from bitmix.theory.tails import (
     Floats,
@@ -80,7 +81,7 @@ def noise_candidates(point: Point, delta: float) -> list[tuple[int, float]]:
         return []
     candidates: dict[int, float] = {}
     for target in (delta * 1e-1, delta * 1e-2, delta * 1e-3, delta * 1e-5, delta * 1e-8):
-        U0 = max(1, int(stats.binom.isf(target ** (1 / pairs), point.n, point.pair)))
+        U0 = max(1, int(scipy.stats.binom.isf(target ** (1 / pairs), point.n, point.pair)))
         if point.n / 2 - 0.25 > U0:
             candidates[U0] = float(upper_tail(point.n, point.pair, U0 + 1) ** pairs)
     return list(candidates.items())
@@ -108,7 +109,7 @@ def wrong_responsibility(n: int, d: int, q: float, lam: float) -> float:
         )
 
     most = min(lam, 30.0)
-    theta = float(optimize.minimize_scalar(log_mgf, bounds=(0.0, most), method="bounded").x)
+    theta = float(scipy.optimize.minimize_scalar(log_mgf, bounds=(0.0, most), method="bounded").x)
     if n > LONGEST_EXACT_LAW:
         return min(1.0, math.exp(log_mgf(theta)))
     size = 2 * n + 1
@@ -272,7 +273,7 @@ def _log_overlapping(m: int, t: int, w: float) -> float:
 @cache
 def _log_spread(t: int, q: float) -> Floats:
     """ln P(|Bin(t, q) - Bin'(t, q)| = x), x = 0 … t, in logarithms so that nothing underflows."""
-    law = stats.binom.logpmf(np.arange(t + 1), t, q)
+    law = scipy.stats.binom.logpmf(np.arange(t + 1), t, q)
     either = [special.logsumexp(law[: t + 1 - x] + law[x:]) for x in range(t + 1)]
     return np.array(either) + np.where(np.arange(t + 1) > 0, math.log(2), 0.0)
 
@@ -292,7 +293,7 @@ def wrong_hamming_selection(point: Point, t: int, s: float) -> float:
         return math.inf
     n, q = point.n, point.q
     values = np.arange(t + 1) / t
-    law = np.multiply.outer(*[stats.binom.pmf(np.arange(t + 1), t, q)] * 2).ravel()
+    law = np.multiply.outer(*[scipy.stats.binom.pmf(np.arange(t + 1), t, q)] * 2).ravel()
     S, T = (grid.ravel() for grid in np.meshgrid(values, values, indexing="ij"))
     common = S + T - 2 * S * T
     typical = n * float(law @ common)

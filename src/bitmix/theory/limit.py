@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from bitmix.theory import checks
 from bitmix.theory.tails import Floats, coarse, log_choose, window
@@ -92,8 +92,8 @@ def pair_error(d: int, q: float, w_i: float, w_j: float) -> float:
     likelier and rows of j are lost, above it rows of i.
     """
     crossing = (d + math.log(w_i / w_j) / math.log((1 - q) / q)) / 2  # i is likelier for f below
-    lost_i = stats.binom.sf(math.ceil(crossing) - 1, d, q) if crossing > 0 else 1.0
-    lost_j = stats.binom.sf(math.floor(d - crossing), d, q) if d - crossing >= 0 else 1.0
+    lost_i = scipy.stats.binom.sf(math.ceil(crossing) - 1, d, q) if crossing > 0 else 1.0
+    lost_j = scipy.stats.binom.sf(math.floor(d - crossing), d, q) if d - crossing >= 0 else 1.0
     return float(w_i * lost_i + w_j * lost_j)
 
 
@@ -101,8 +101,8 @@ def vote_error(rows: ArrayLike, q: float) -> Floats:
     """Probability that the majority of this many rows is wrong in a column, ties by a fair coin."""
     M = np.asarray(rows, dtype=np.float64)
     half = np.floor(M / 2)
-    tie = np.where(M % 2 == 0, stats.binom.pmf(half, M, q), 0.0)
-    return np.asarray(stats.binom.sf(half, M, q) + tie / 2)
+    tie = np.where(M % 2 == 0, scipy.stats.binom.pmf(half, M, q), 0.0)
+    return np.asarray(scipy.stats.binom.sf(half, M, q) + tie / 2)
 
 
 def _recovery_uniform(n: int, m: int, q: float, w: Floats) -> float:

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize
 
 from bitmix.errors import InputError
 from bitmix.theory.checks import count, positive
 from bitmix.theory.tails import kl, log_choose, poisson_rate
 
-CHERNOFF_RANGE = float(optimize.brentq(lambda u: float(poisson_rate(u)) - u * u / 3, 1.0, 3.0))
-"""exp(-μu²/3) bounds P(X ≥ (1+u)μ) up to u = 1.817…, where h(u) = u²/3; beyond it does not."""
+CHERNOFF_RANGE = 1.8169605355364276
+"""exp(-μu²/3) bounds P(X ≥ (1+u)μ) up to this u, where h(u) = u²/3; beyond it does not."""
 
 
 @dataclass(frozen=True)

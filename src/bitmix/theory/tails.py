@@ -6,8 +6,9 @@ Logarithms are natural. Functions named ``log_…`` return upper bounds of log-p
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from scipy import special
 
 Floats = NDArray[np.float64]
 
@@ -34,19 +35,19 @@ def poisson_rate(u: ArrayLike) -> Floats:
 
 def upper_tail(n: ArrayLike, p: ArrayLike, at_least: ArrayLike) -> Floats:
     """P(Bin(n, p) ≥ at_least)."""
-    return _bounded(stats.binom.sf(np.ceil(at_least) - 1, n, p))
+    return _bounded(scipy.stats.binom.sf(np.ceil(at_least) - 1, n, p))
 
 
 def lower_tail(n: ArrayLike, p: ArrayLike, at_most: ArrayLike) -> Floats:
     """P(Bin(n, p) ≤ at_most)."""
-    return _bounded(stats.binom.cdf(np.floor(at_most), n, p))
+    return _bounded(scipy.stats.binom.cdf(np.floor(at_most), n, p))
 
 
 def log_upper_tail(n: int, p: float, at_least: ArrayLike) -> Floats:
     """ln P(Bin(n, p) ≥ at_least), by the law itself or, where that underflows, Chernoff's bound."""
     at_least = np.asarray(at_least, dtype=np.float64)
     with np.errstate(divide="ignore"):
-        exact = stats.binom.logsf(np.ceil(at_least) - 1, n, p)
+        exact = scipy.stats.binom.logsf(np.ceil(at_least) - 1, n, p)
     rate = np.clip(at_least / n, p, 1.0)
     chernoff = np.where(at_least > n, -np.inf, -n * kl(rate, p))
     return np.asarray(np.where(exact > -650, np.minimum(exact, 0.0), chernoff))
@@ -63,7 +64,7 @@ def window(n: int, p: float, miss: float = 1e-18) -> tuple[Floats, Floats, float
     low = _where_rare(n, p, miss / 2, 0)
     high = _where_rare(n, p, miss / 2, n)
     values = np.arange(low, high + 1, dtype=np.float64)
-    return values, stats.binom.pmf(values, n, p), miss
+    return values, scipy.stats.binom.pmf(values, n, p), miss
 
 
 def coarse(values: Floats, chance: Floats, missed: float) -> tuple[Floats, Floats, float]:
