@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c $(CONSTRAINTS)
 
 .PHONY: demo test test-all test-weekly test-lowest test-without-numba coverage fuzz lint bench \
-	bench-quality reproduce reproduce-quick docs clean
+	bench-quality reproduce reproduce-quick docs dist check-dist clean
 
 demo: $(VENV)/.have-all  ## sample a planted mixture, fit it, print what was found
 	$(BIN)/bitmix demo
@@ -61,6 +61,15 @@ reproduce: $(VENV)/.have-all  ## every figure and table of the paper, in about 7
 reproduce-quick: $(VENV)/.have-all  ## the same with fewer points and runs, in a few minutes
 	$(BIN)/python -m reproduction all --quick $(if $(IMAGES),--images '$(IMAGES)')
 
+dist: $(VENV)/.have-dist  ## wheel and source package in dist/, checked
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+
+check-dist: dist  ## install them into empty environments and use them as a new user would
+	$(BIN)/python tests/installed.py $(CONSTRAINTS) dist/*.whl dist/*.tar.gz
+
 docs: $(VENV)/.have-docs  ## the documentation site, warnings are errors
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
@@ -75,6 +84,7 @@ $(VENV)/.have-all: EXTRAS = all
 $(VENV)/.have-test: EXTRAS = all,test
 $(VENV)/.have-coverage: EXTRAS = all,test,coverage
 $(VENV)/.have-docs: EXTRAS = all,docs
+$(VENV)/.have-dist: EXTRAS = dist
 $(VENV)/.have-%: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
 	$(PIP) -e '.[$(EXTRAS)]'
 	@touch $@
