@@ -4,8 +4,8 @@
 
 Each distribution is installed without extras, where the README's first example must run and
 `bitmix` must say what to install, and then with the command line, where `bitmix demo` and a fit of
-a CSV file must run. What is too old is refused by the installer: NumPy, scikit-learn, and the Python that
-OLD_PYTHON names, if it is set. `make check-dist` runs this.
+a CSV file must run. What is too old is refused by the installer: NumPy, scikit-learn, and the
+Python that OLD_PYTHON names, if it is set. `make check-dist` runs this.
 """
 
 import os
