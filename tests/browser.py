@@ -1,7 +1,6 @@
 """A headless Chromium, controlled over two pipes by the DevTools protocol; needs no package."""
 
 import base64
-import fcntl
 import json
 import os
 import select
@@ -26,6 +25,8 @@ class Browser:
     def __init__(self, profile: Path) -> None:
         to_child, self._out = os.pipe()
         self._in, from_child = os.pipe()
+        import fcntl  # which Windows lacks
+
         ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (to_child, from_child)]
         # the browser reads from descriptor 3 and writes to 4
         arrange = (

@@ -1,4 +1,5 @@
 import importlib.util
+import os
 
 import numpy as np
 import pytest
@@ -8,7 +9,11 @@ from bitmix.rows.packed import BitMatrix
 
 
 def pytest_collection_modifyitems(items):
-    """Where numba is missing, its kernels are not tested; everything else is."""
+    """Where numba is missing, its kernels are not tested; on Windows, what needs POSIX is not."""
+    if os.name != "posix":
+        for item in items:
+            if item.get_closest_marker("posix"):
+                item.add_marker(pytest.mark.skip("this system has no fork, users or mounts"))
     if importlib.util.find_spec("numba") is None:
         for item in items:
             case = getattr(item, "callspec", None)

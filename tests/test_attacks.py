@@ -162,6 +162,7 @@ def link(tmp_path):
     return tmp_path / "out", target
 
 
+@pytest.mark.posix
 def test_a_link_is_replaced_by_the_file(link):
     """What it pointed to stays as it was."""
     path, target = link
@@ -174,6 +175,7 @@ def test_a_link_is_replaced_by_the_file(link):
         assert target.read_bytes() == b"keep me"
 
 
+@pytest.mark.posix
 def test_the_command_line_spares_a_link_even_to_nothing(link, tmp_path):
     path, target = link
     out = path.rename(tmp_path / "out.bits")

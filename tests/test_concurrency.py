@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -52,6 +53,35 @@ def test_eight_threads_at_once(rows, want):
     assert found == want + want
 
 
+COLD = """
+import sys, threading
+sys.path.insert(0, sys.argv[1])
+import test_concurrency as it
+from bitmix.datasets import make_templates, sample_mixture
+truth = make_templates(3, 150, separation=0.4, random_state=0)
+rows = sample_mixture(truth, [0.5, 0.3, 0.2], 0.1, 6000, random_state=0)[0]
+gate, found = threading.Barrier(4), {}
+def run(i):
+    gate.wait()
+    found[i] = it.fitted(i, rows)
+threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+import pickle; sys.stdout.buffer.write(pickle.dumps([found[i] for i in range(4)]))
+"""
+
+
+@pytest.mark.parametrize("kernels", ["", "compiled"])
+def test_threads_that_are_the_first_to_load_the_kernels(want, kernels):
+    """Modules, kernels and tables are loaded when first used: here by four threads at once."""
+    done = subprocess.run(
+        [sys.executable, "-c", COLD, os.path.dirname(__file__)], capture_output=True,
+        timeout=SECONDS, env={**os.environ, "BITMIX_KERNELS": kernels}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    assert pickle.loads(done.stdout) == want
+
+
 def test_eight_threads_read_one_file(rows, want, tmp_path):
     rows.save(tmp_path / "x.bits")
     stored = BitMatrix.open(tmp_path / "x.bits")
@@ -96,7 +126,7 @@ print("the same bits")
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.posix
 def test_after_fork():
     """In a process of its own: that of the tests has threads that are not ours."""
     here = os.path.dirname(__file__)

@@ -113,6 +113,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.posix
 @pytest.mark.system
 def test_a_full_disk_keeps_the_old_file(place):
     """There is room for the old file, and for the first bytes of the new one."""
@@ -137,6 +138,7 @@ def test_a_full_disk_keeps_the_old_file(place):
         assert end["files"] == {name: b"old".hex()}
 
 
+@pytest.mark.posix
 @pytest.mark.system
 def test_the_reproduction_on_a_full_disk(place, monkeypatch):
     """The old figure stays, as do finished runs; more are stored once there is room."""
@@ -196,6 +198,7 @@ for _ in range(100):
 """
 
 
+@pytest.mark.posix
 @pytest.mark.system
 def test_two_processes_save_to_one_path(tmp_path):
     """Whoever reads meanwhile sees all that one of them wrote, and none is left half-written."""
@@ -226,6 +229,7 @@ def test_two_processes_save_to_one_path(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.bits"]
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("when", ["before", "midway"])
 def test_a_folder_that_may_no_longer_be_written_to(when, tmp_path):
     """Rights do not bind root, so the work is done by nobody in particular."""
@@ -285,6 +289,7 @@ def test_ctrl_c_as_soon_as_there_is_a_file_leaves_none(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("mask", [0o022, 0o077])
 def test_a_file_has_the_rights_that_new_files_have(mask, tmp_path):
     before = os.umask(mask)

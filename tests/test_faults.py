@@ -12,6 +12,7 @@ import cluster_faults as faults
 
 pytestmark = [
     pytest.mark.system,
+    pytest.mark.posix,
     pytest.mark.filterwarnings("ignore"),  # Dask warns of what is broken on purpose
 ]
 POISONED = ["raises", "holds a 2", "lacks a column", "lacks a row", "is no array"]

@@ -5,7 +5,6 @@ import errno
 import gzip
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -463,6 +462,7 @@ def test_a_first_line_that_may_be_names_is_a_row_with_a_note(text, rows, tmp_pat
     assert len(open_table(tmp_path / "y.csv").read()) == 2  # no note
 
 
+@pytest.mark.posix
 def test_errors_of_reads_name_the_file(tmp_path):
     """Linux answers a read of unmapped memory as it does one of a broken disk."""
     if not Path("/proc/self/mem").exists():
@@ -474,6 +474,7 @@ def test_errors_of_reads_name_the_file(tmp_path):
             open_table(path).read()
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("name", ["rows.bits", "rows.csv"])
 def test_a_read_that_fails_midway_names_the_file(name, bits, tmp_path, monkeypatch):
     def fails(*_):
@@ -1001,9 +1002,12 @@ def test_convert_leaves_nothing_behind(name, content, words, tmp_path):
         assert path.read_text() == content
 
 
+@pytest.mark.posix
 @pytest.mark.system
 def test_a_full_disk_leaves_nothing_behind(tmp_path):
     """A limit on the size of files stands in for the end of the disk."""
+    import resource
+
     path = tmp_path / "rows.npy"
     np.save(path, np.zeros((20_000, 1000), dtype=np.bool_))
     limit = (1 << 20, 1 << 20)
@@ -1018,6 +1022,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.posix
 @pytest.mark.system
 def test_an_interrupt_leaves_nothing_behind(tmp_path):
     path = tmp_path / "rows.csv.gz"

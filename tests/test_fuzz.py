@@ -25,6 +25,7 @@ from bitmix.rows.files import open_table
 INPUTS = dict.fromkeys(fuzz.TARGETS, 1000) | {"command": 200, "zarr": 150, "image": 400}
 
 
+@pytest.mark.posix
 @pytest.mark.system
 @pytest.mark.parametrize("target", fuzz.TARGETS)
 def test_some_inputs(target, monkeypatch):
@@ -35,6 +36,7 @@ def test_some_inputs(target, monkeypatch):
     assert counts["refused"] > 0
 
 
+@pytest.mark.posix
 def test_the_oracle_sees_what_is_wrong(tmp_path, monkeypatch):
     def target(doing):
         monkeypatch.setitem(fuzz.TARGETS, "csv", doing)

@@ -3,7 +3,7 @@
 import pytest
 from kills import WORK, Work, kill_at_random, prepare
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.posix]
 
 
 @pytest.mark.parametrize("kind", WORK)

@@ -353,6 +353,7 @@ def started(out, at_least):
     return process
 
 
+@pytest.mark.posix
 @pytest.mark.system
 @pytest.mark.skipif(not HAS_PROC, reason="looks at /proc")
 def test_after_three_kills_the_figure_is_the_same(tmp_path):
@@ -383,6 +384,7 @@ def test_after_three_kills_the_figure_is_the_same(tmp_path):
         assert (out / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
 
 
+@pytest.mark.posix
 @pytest.mark.system
 @pytest.mark.skipif(not HAS_PROC, reason="looks at /proc")
 def test_a_killed_worker_is_one_clear_error(tmp_path):
@@ -394,6 +396,7 @@ def test_a_killed_worker_is_one_clear_error(tmp_path):
     assert "Traceback" not in errors
 
 
+@pytest.mark.posix
 @pytest.mark.system
 def test_ctrl_c_ends_cleanly(tmp_path):
     process = started(tmp_path, at_least=10)

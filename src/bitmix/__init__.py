@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bitmix.inference.statistics import fit_statistics as fit_statistics
     from bitmix.rows.packed import BitMatrix as BitMatrix
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "BitMatrix": "bitmix.rows.packed",

@@ -1,8 +1,6 @@
 """``python -m bitmix`` and the ``bitmix`` command."""
 
-import contextlib
 import re
-import signal
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -12,6 +10,7 @@ from types import FrameType
 from bitmix.errors import CodesWarning
 from bitmix.support.extras import advice
 from bitmix.support.progress import shown
+from bitmix.system import end_on_signals, print_anything
 
 _OPTIONS = {
     r"(id|label|weight|smiles)_column=": r"--\1-column ", "header=False": "--no-header",
@@ -55,13 +54,8 @@ def command_line() -> Iterator[None]:
 
 def _prepare() -> None:
     warnings.showwarning = _print_warning
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError):  # replaced by something that is not a text file
-            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
-    for name in ("SIGTERM", "SIGHUP"):  # end as Ctrl-C does, so that temporary files are removed
-        if hasattr(signal, name):
-            with contextlib.suppress(ValueError):  # not in the main thread
-                signal.signal(getattr(signal, name), _exit)
+    print_anything(sys.stdout, sys.stderr)
+    end_on_signals(_exit)  # as Ctrl-C does, so that temporary files are removed
 
 
 def _exit(number: int, frame: FrameType | None) -> None:

@@ -59,3 +59,7 @@ class CodesWarning(BitmixWarning):
 
 class ColumnWarning(BitmixWarning):
     """A column of ids or labels may have been read as a feature, or a line of names as a row."""
+
+
+class CacheWarning(BitmixWarning):
+    """Compiled kernels cannot be kept on disk, or what was kept is damaged."""

@@ -7,6 +7,8 @@ from typing import Any
 
 import typer
 
+from bitmix.system import same_name
+
 
 def print_json(value: Any) -> None:
     """Print one JSON object: arrays as lists, numbers that are not finite as null."""
@@ -27,13 +29,13 @@ def _to_json(value: Any) -> Any:
 
 def check_distinct(*paths: Path | None) -> None:
     """No file may be both read and written, or written twice."""
-    seen: set[Path] = set()
+    seen: set[str] = set()
     for path in paths:
         if path is None:
             continue
-        if path.resolve() in seen:
+        if same_name(path) in seen:
             raise ValueError(f"{path} is given twice: use a different name for each file")
-        seen.add(path.resolve())
+        seen.add(same_name(path))
 
 
 def check_writable(path: Path | None, force: bool, *endings: str) -> None:

@@ -24,12 +24,13 @@ from bitmix.rows import Rows, as_rows, is_dask
 from bitmix.rows.codes import Codes
 from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
+from bitmix.support.pages import Documented
 from bitmix.support.randomness import seed_of, stream
 
 _BYTES_PER_CELL = 32  # of a component and column: a mean, a coefficient, and sums of two threads
 
 
-class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
+class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """What every fitted mixture of templates can do."""
 
     binarize: float | None

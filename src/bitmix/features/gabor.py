@@ -20,6 +20,7 @@ from bitmix.kernels.bits import Words, pack
 from bitmix.kernels.threads import num_threads
 from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
+from bitmix.support.pages import Documented
 from bitmix.support.progress import progress
 
 Detector = Literal["contour", "threshold"]
@@ -156,7 +157,7 @@ def dilated(bits: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.asarray(ndimage.binary_dilation(turned, structure=np.ones((3, 3, 1))))
 
 
-class GaborSketch(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class GaborSketch(Documented, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Turn images into rows of packed bits: one bit per cell and orientation.
 
     Parameters
@@ -203,6 +204,8 @@ class GaborSketch(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     >>> sketch.fit_transform([stripes]).shape
     (1, 800)
     """
+
+    _public_module = "bitmix.features"
 
     def __init__(
         self,

@@ -6,7 +6,6 @@ nearly half a second, and goes over to numba, if it is installed, once NumPy has
 ``BITMIX_NUM_THREADS`` sets how many threads share the blocks of a pass. Neither changes a result.
 """
 
-import ctypes
 import importlib
 import importlib.util
 import os
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from bitmix.errors import InputError
 from bitmix.kernels.bits import Words
 from bitmix.kernels.fixed import Ints, Tables
+from bitmix.system import keep_freed_memory
 
 
 class Kernels(Protocol):
@@ -95,23 +95,5 @@ def _load(name: str) -> Kernels:
             "unset it to let bitmix choose"
         )
     if os.environ.get("BITMIX_KEEP_MEMORY"):
-        _keep_freed_memory()
+        keep_freed_memory()
     return cast(Kernels, importlib.import_module(f"bitmix.kernels.{name}"))
-
-
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
-
-
-def _keep_freed_memory() -> None:
-    """Let the C library reuse freed arrays instead of returning their pages after every step.
-
-    This is for processes of our own, such as Dask workers, whose environment has glibc return
-    everything at once: four fifths of a fit would go into page faults. The thresholds are those
-    glibc comes to by itself, in other environments, once an array of 16 MB was freed.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError, TypeError):  # another C library
-        return
-    mallopt(_M_MMAP_THRESHOLD, 1 << 24)
-    mallopt(_M_TRIM_THRESHOLD, 1 << 25)

@@ -3,21 +3,58 @@
 Threads are not started here: `BitMatrix.map_reduce` runs these on blocks of rows side by side.
 """
 
+import os
+import warnings
 from threading import Event
 from typing import Any
 
+import numba
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from bitmix.errors import CacheWarning
 from bitmix.kernels import fixed, reference
 from bitmix.kernels.bits import Words
 from bitmix.kernels.fixed import Ints, Tables
 from bitmix.kernels.reference import Cells, Floats
 from bitmix.kernels.threads import available, run_in_threads
+
+
+def njit(*signature: Any, **options: Any) -> Any:
+    """numba's `njit`, which compiles anew where machine code cannot be kept or what was kept is
+    damaged: slower to start, the same results.
+    """
+
+    def decorate(function: Any) -> Any:
+        try:
+            return numba.njit(*signature, **options)(function)
+        except Exception as error:  # a damaged pickle can raise anything
+            if not options.pop("cache", False):
+                raise
+            kernel = numba.njit(*signature, **options)(function)
+            _warn_of_cache(error)
+            return kernel
+
+    return decorate
+
+
+def _warn_of_cache(error: Exception) -> None:
+    """Say once per process that, and why, kernels are compiled each time they are loaded."""
+    if not _cache_warnings:
+        folder = numba.config.CACHE_DIR or os.path.join(os.path.dirname(__file__), "__pycache__")
+        _cache_warnings.append(
+            f"compiled kernels cannot be kept in {folder} or in the cache folder of this account "
+            f"({type(error).__name__}: {error}), so every process compiles them again, which takes "
+            "some seconds: empty that folder, or set NUMBA_CACHE_DIR to one you may write to"
+        )
+        warnings.warn(_cache_warnings[0], CacheWarning, stacklevel=2)
+
+
+_cache_warnings: list[str] = []
 
 _WORDS = types.Array(types.uint64, 2, "C", readonly=True)
 _INTS1 = types.Array(types.int64, 1, "C", readonly=True)

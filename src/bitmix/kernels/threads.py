@@ -11,6 +11,7 @@ from functools import cache
 from typing import TypeVar
 
 from bitmix.errors import InputError
+from bitmix.system import after_fork, cores
 
 R = TypeVar("R")
 
@@ -21,9 +22,7 @@ def num_threads() -> int:
     """Threads that share the blocks of a pass: ``BITMIX_NUM_THREADS``, or the cores we may use."""
     text = os.environ.get("BITMIX_NUM_THREADS", "")
     if not text:
-        if hasattr(os, "sched_getaffinity"):
-            return len(os.sched_getaffinity(0))
-        return os.cpu_count() or 1
+        return cores()
     if not text.isdecimal() or int(text) < 1:
         raise InputError(
             f"BITMIX_NUM_THREADS must be a whole number from 1, got {text!r}: "
@@ -80,5 +79,4 @@ def _mark() -> None:
     _this_thread.in_pass = True
 
 
-if hasattr(os, "register_at_fork"):  # a child process has none of its parent's threads
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+after_fork(_pool.cache_clear)  # a child process has none of its parent's threads

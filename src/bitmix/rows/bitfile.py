@@ -34,6 +34,7 @@ from bitmix.kernels.fixed import MAX_ROWS
 from bitmix.rows.codes import Codes
 from bitmix.rows.protocol import PLAIN, Layout
 from bitmix.support.atomic import atomic_write, naming
+from bitmix.system import fetch_ahead, open_to_read, read_at
 
 MAGIC = b"BITMIX\r\n"
 _START = len(MAGIC) + 8
@@ -113,7 +114,7 @@ class WordsFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
-        self._handle = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        self._handle = open_to_read(self.path)
         weakref.finalize(self, os.close, self._handle)
         with naming(self.path), open(self._handle, "rb", closefd=False) as file:
             self._offset, header = _read_header(self.path, file)
@@ -189,12 +190,11 @@ class WordsFile:
         """Read the rows from `start` on into `words`."""
         position = self._offset + 8 * start * self.shape[1]
         octets, done = words.reshape(-1).view(np.uint8), 0
-        if len(words) > 1 and hasattr(os, "posix_fadvise"):
-            after = position + len(octets)
-            os.posix_fadvise(self._handle, after, _READ_AHEAD, os.POSIX_FADV_WILLNEED)
+        if len(words) > 1:
+            fetch_ahead(self._handle, position + len(octets), _READ_AHEAD)
         while done < len(octets):
             with naming(self.path):
-                count = self._read_into(octets[done:], position + done)
+                count = read_at(self._handle, octets.data[done:], position + done, self._lock)
             if count == 0:
                 raise FileFormatError(
                     f"{self.path} was cut short while it was read, at byte {position + done:,}: "
@@ -216,16 +216,6 @@ class WordsFile:
             raise FileFormatError(f"{self.path} is damaged: bits of missing cells are set")
         if weights is not None and not np.all((weights > 0) & (weights <= MAX_ROWS)):
             raise FileFormatError(f"{self.path} is damaged: the weights of its rows make no sense")
-
-    def _read_into(self, octets: NDArray[np.uint8], position: int) -> int:
-        """Read bytes of the file from `position` on; how many."""
-        if hasattr(os, "preadv"):
-            return os.preadv(self._handle, [octets.data], position)
-        with self._lock:  # Windows reads only from where the file is
-            os.lseek(self._handle, position, os.SEEK_SET)
-            data = os.read(self._handle, len(octets))
-        octets[: len(data)] = np.frombuffer(data, dtype=np.uint8)
-        return len(data)
 
 
 def _read_header(path: Path, file: IO[bytes]) -> tuple[int, dict[str, Any]]:

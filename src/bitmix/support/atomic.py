@@ -7,6 +7,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from bitmix.system import replace
+
 
 @contextmanager
 def naming(path: str | os.PathLike[str]) -> Iterator[None]:
@@ -35,7 +37,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, target)
+            replace(temporary, target)
     except BaseException as error:
         with suppress(OSError):  # the first error is the one to report
             os.unlink(temporary)

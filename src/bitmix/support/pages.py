@@ -1,0 +1,31 @@
+"""Links from an estimator in a notebook to its page of the documentation."""
+
+from functools import cache
+from importlib import metadata
+from typing import Any
+
+
+@cache
+def address() -> str:
+    """The address of the documentation, as the installed package gives it; empty if it has none."""
+    try:
+        urls = metadata.metadata("bitmix").get_all("Project-URL") or []
+    except metadata.PackageNotFoundError:
+        return ""
+    for url in urls:
+        name, _, place = url.partition(", ")
+        if name == "Documentation" and ".invalid/" not in place:
+            return place.rstrip("/") + "/"
+    return ""
+
+
+class Documented:
+    """scikit-learn shows a question mark beside an estimator; this is where it leads."""
+
+    _doc_link_module = "bitmix"
+    _public_module = "bitmix"
+
+    @property
+    def _doc_link_template(self) -> Any:
+        page = f"api/generated/{self._public_module}.{{estimator_name}}.html"
+        return address() and address() + page
