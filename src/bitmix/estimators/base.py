@@ -4,6 +4,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from bitmix.em import predict
 from bitmix.em.seeds import as_dense
 from bitmix.em.step import Round, expect
 from bitmix.errors import FileFormatError, InputError
+from bitmix.groups.medoids import Medoids, Members, medoids
 from bitmix.kernels.fixed import MAX_COMPONENTS, MAX_ROWS
 from bitmix.models import file as modelfile
 from bitmix.models.mixture import Floats, Mixture, check_means
@@ -99,6 +101,61 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         columns = np.flatnonzero(self.templates_[i] != self.templates_[j])
         names = getattr(self, "feature_names_in_", None)
         return columns if names is None else np.asarray(names)[columns]
+
+    def medoids(self, X: Any, metric: str = "auto", ids: Any = None) -> Medoids:
+        """The row of each group that is closest to all rows of the group on average.
+
+        Parameters
+        ----------
+        X : as in `predict`
+            Rows in memory or in a file. Each belongs to the group that `predict` says.
+        metric : {"auto", "hamming", "tanimoto"}, default="auto"
+            The distance of two rows: the number of cells in which they differ, or 1 less the share
+            of ones in common, |x ∧ y| / |x ∨ y|. ``"auto"`` takes the second one if at most a
+            tenth of the cells are 1. A missing cell of a row differs from all known cells, or is
+            a 0.
+        ids : sequence, optional
+            A name for each row.
+
+        Returns
+        -------
+        Medoids
+            `rows`, `distances`, `ids`. The lowest row among equals. Hamming medoids are exact.
+            Tanimoto medoids are exact in groups whose pairs of rows can all be looked at, see
+            `exact`; in others they are the best of 64 candidates.
+        """
+        names = None if ids is None else [str(name) for name in ids]
+        members = self._members(X)
+        if names is not None and len(names) != len(members.labels):
+            raise InputError(
+                f"ids must be {len(members.labels)} names, one per row, got {len(names)}"
+            )
+        found = medoids(members, metric)
+        if names is None:
+            return found
+        return replace(found, ids=tuple(names[row] if row >= 0 else "" for row in found.rows))
+
+    def typical(self, X: Any, i: int, n: int = 5, metric: str = "auto") -> NDArray[np.int64]:
+        """The numbers of the n rows of group i with the least mean distance from the group.
+
+        The first is its medoid; see `medoids` for the metric.
+        """
+        return self._ranked(X, i, n, metric, farthest=False)
+
+    def odd(self, X: Any, i: int, n: int = 5, metric: str = "auto") -> NDArray[np.int64]:
+        """The numbers of the n rows of group i with the largest mean distance from the group."""
+        return self._ranked(X, i, n, metric, farthest=True)
+
+    def _ranked(self, X: Any, i: int, n: int, metric: str, *, farthest: bool) -> Any:
+        members = self._members(X)
+        i, n = checks.whole(i, "i", least=0), checks.whole(n, "n", least=1)
+        if i >= members.k:
+            raise InputError(f"there are groups 0 … {members.k - 1}, got {i}")
+        return members.nearest(i, n, members.metric(metric), farthest=farthest)
+
+    def _members(self, X: Any) -> Members:
+        rows = self.rows_like_fit(X)
+        return Members.of(rows, self.predict(rows), len(self.weights_))
 
     def score_samples(self, X: Any) -> Floats:
         """ln Σ_i w_i f_i(x) of each row, in nats.
