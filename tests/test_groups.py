@@ -1,7 +1,11 @@
 """Representatives of groups against all pairs of rows."""
 
+import json
+
 import numpy as np
+import pandas as pd
 import pytest
+from command import bitmix
 from scipy.spatial.distance import cdist
 
 from bitmix import BitMatrix, TemplateMixture, TwoRoundEM
@@ -207,3 +211,133 @@ def test_tanimoto_measures_leave_out_rows_of_no_group():
         assert measure(X, some) == pytest.approx(measure(X[20:], labels[20:]))
     with pytest.raises(InputError, match="2 groups"):
         tanimoto_davies_bouldin(X, np.zeros(200, dtype=int))
+
+
+def test_p_values_of_new_rows_are_uniform_if_the_model_is_right():
+    """4,000 new rows: by Hoeffding's inequality, a share is off by .045 or more with probability
+    below 10^-6 for each of the levels; 10,000 calibration rows add as little again."""
+    for noise_model, rows in (("shared", dense_rows), ("cell", sparse_rows)):
+        X, _ = rows(8000, 120, 3)
+        model = TemplateMixture(3, noise_model=noise_model, random_state=0).fit(X[:4000])
+        for p in (model.unlikeness(X[4000:]), model.calibrate(X[:4000]).unlikeness(X[4000:])):
+            for level in (0.01, 0.05, 0.2):
+                assert (p <= level).mean() < level + 0.045
+                assert (p <= level).mean() > level - 0.045
+
+
+def test_rows_that_are_unlike_all_are_rejected():
+    X, _ = sparse_rows(1500, 200, 3)
+    model = TemplateMixture(3, noise_model="cell", random_state=0).fit(X).calibrate(X)
+    foreign, _ = sparse_rows(200, 200, 3, seed=9)  # other templates
+    extremes = np.stack([np.zeros(200), np.ones(200)]).astype(np.uint8)
+    assert (model.unlikeness(extremes) < 0.01).all()
+    assert model.predict(extremes, reject=0.01).tolist() == [-1, -1]
+    assert (model.predict(foreign, reject=0.01) == -1).mean() > 0.95
+    kept = model.predict(X, reject=0.01)
+    assert (kept == -1).mean() < 0.05
+    assert np.array_equal(kept[kept >= 0], model.predict(X)[kept >= 0])
+    with pytest.raises(InputError, match="reject must"):
+        model.predict(X, reject=2)
+
+
+def test_a_calibration_is_kept_in_the_file_and_forgotten_by_a_new_fit(tmp_path):
+    X, _ = sparse_rows(300, 80, 2)
+    model = TemplateMixture(2, random_state=0).fit(X).calibrate(X)
+    model.representatives_ = ("a", "b")
+    model.save(tmp_path / "m")
+    again = TemplateMixture.load(tmp_path / "m")
+    assert np.array_equal(again.unlikeness(X), model.unlikeness(X))
+    assert again.representatives_ == ("a", "b")
+    again.fit(X)
+    assert again.calibration_ is None
+    assert again.representatives_ is None
+
+
+def test_calibration_refuses_what_it_cannot_use():
+    X, _ = dense_rows(100, 60, 2)
+    model = TwoRoundEM(2, n_seeds=20, random_state=0).fit(X)
+    with pytest.raises(InputError, match="held_out_rows=True"):
+        model.calibrate(X)
+    assert model.calibrate(X, held_out_rows=True).calibration_.n_rows == 100
+    with pytest.raises(InputError, match="20 rows or more, got 5"):
+        model.calibrate(X[:5])
+
+
+def test_rows_with_missing_cells_have_p_values():
+    X, _ = dense_rows(600, 80, 2)
+    cells = X.astype(float)
+    cells[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
+    model = TemplateMixture(2, noise_model="cell", random_state=0).fit(cells).calibrate(cells)
+    p = model.unlikeness(cells)
+    assert np.isfinite(p).all()
+    assert (p <= 0.05).mean() < 0.15
+    model.unlikeness(np.full((1, 80), np.nan))  # nothing is known of it
+    assert model.predict(np.full((1, 80), np.nan)).tolist() == [0]
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("groups")
+    X, _ = sparse_rows(400, 60, 3)
+    frame = pd.DataFrame(X, columns=[f"gene {i}" for i in range(60)])
+    frame.insert(0, "who", [f"strain {i}" for i in range(400)])
+    frame.to_csv(folder / "rows.csv", index=False)
+    options = ("-k", "3", "--noise-model", "cell", "--id-column", "who", "-o", folder / "m")
+    assert bitmix("fit", folder / "rows.csv", *options).returncode == 0
+    return folder, frame.drop(columns="who")
+
+
+def test_groups_are_written_with_their_representatives(fitted, tmp_path):
+    folder, X = fitted
+    target = tmp_path / "groups.csv"
+    done = bitmix("groups", folder / "m", folder / "rows.csv", "-o", target)
+    assert done.returncode == 0, done.stderr
+    assert "3 groups written to" in done.stdout
+    model, written = TemplateMixture.load(folder / "m"), pd.read_csv(target)
+    assert written.columns.tolist() == [
+        "group", "size", "weight", "representative", "mean_hamming_distance", "clear", "sets_apart",
+    ]  # fmt: skip
+    found = model.medoids(X)
+    assert written["representative"].tolist() == [f"strain {row}" for row in found.rows]
+    assert tuple(written["representative"]) == model.representatives_
+    assert written["mean_hamming_distance"].tolist() == pytest.approx(found.distances, rel=1e-5)
+    assert written["size"].sum() == 400
+    assert written["sets_apart"].str.startswith("gene ").all()
+    again = json.loads(bitmix("groups", folder / "m", folder / "rows.csv", "--json").stdout)
+    assert [group["group"] for group in again["groups"]] == [0, 1, 2]
+
+
+def test_predict_rejects_rows_and_names_representatives(fitted, tmp_path):
+    folder, X = fitted
+    odd = pd.DataFrame(np.ones((2, 60), dtype=int), columns=[f"gene {i}" for i in range(60)])
+    odd.loc[1] = X.iloc[0]
+    odd.insert(0, "who", ["odd", "even"])
+    odd.to_csv(tmp_path / "new.csv", index=False)
+    done = bitmix("predict", folder / "m", tmp_path / "new.csv", "--reject", ".01", cwd=tmp_path)
+    assert "unlike all at level 0.01: 1" in done.stdout, done.stderr
+    written = pd.read_csv(tmp_path / "new.labels.csv", keep_default_na=False)
+    model = TemplateMixture.load(folder / "m")
+    label = int(model.predict(X[:1])[0])
+    assert written["label"].tolist() == [-1, label]
+    assert written["representative"].tolist() == ["", model.representatives_[label]]
+
+
+def test_rows_made_in_another_way_are_refused(fitted, tmp_path):
+    folder, X = fitted
+    X = X.to_numpy()
+    np.save(tmp_path / "narrow.npy", X[:, :40])
+    for command in ("predict", "groups"):
+        done = bitmix(command, folder / "m", tmp_path / "narrow.npy", cwd=tmp_path)
+        assert done.returncode == 2
+        assert "narrow.npy" in done.stderr
+    for name, radius in (("a", 2), ("b", 3)):
+        lines = [f"{np.packbits(row, bitorder='little').tobytes().hex()}\t{i}"
+                 for i, row in enumerate(X[:, :56])]  # fmt: skip
+        head = f"#FPS1\n#num_bits=56\n#type=RDKit-Morgan/1 radius={radius}\n"
+        (tmp_path / f"{name}.fps").write_text(head + "\n".join(lines) + "\n")
+    fit = bitmix("fit", tmp_path / "a.fps", "-k", "2", "-o", tmp_path / "a.model")
+    assert fit.returncode == 0, fit.stderr
+    assert bitmix("predict", tmp_path / "a.model", tmp_path / "a.fps", cwd=tmp_path).returncode == 0
+    done = bitmix("predict", tmp_path / "a.model", tmp_path / "b.fps", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "radius=3" in done.stderr
