@@ -362,6 +362,11 @@ def test_predict_writes_labels(folder, tmp_path, data, ending):
     written = read(target, **({"sep": "\t"} if ending == ".tsv" else {}))
     assert np.array_equal(written["label"], expected)
     assert np.allclose(written["probability"], model.predict_proba(rows).max(axis=1), rtol=1e-5)
+    assert np.allclose(written["log_likelihood"], model.score_samples(rows), rtol=1e-5)
+    assert np.allclose(written["p_value"], model.unlikeness(rows), rtol=1e-5)
+    second = np.argsort(model.predict_proba(rows), axis=1)[:, -2]
+    sure = np.sort(model.predict_proba(rows), axis=1)[:, -2] > 0
+    assert np.array_equal(written["runner_up"][sure], second[sure])
     if data in ("rows.csv", "rows.parquet"):
         assert written["who"].tolist() == [f"Ann, {i}" for i in range(600)]
     else:
@@ -371,7 +376,8 @@ def test_predict_writes_labels(folder, tmp_path, data, ending):
 def test_predict_prints_or_chooses_a_name(folder, tmp_path):
     lines = bitmix("predict", folder / "my.model", folder / "rows.csv", "-o", "-").stdout
     lines = lines.splitlines()
-    assert lines[:2] == ["who,label,probability", '"Ann, 0",0,1']
+    assert lines[0] == ("who,label,probability,runner_up,log_likelihood,p_value,representative")
+    assert lines[1].startswith('"Ann, 0",0,1,')
     assert len(lines) == 601
     arguments = ("predict", folder / "my.model", folder / "rows.bits")
     summary = json.loads(bitmix(*arguments, "--json", cwd=tmp_path).stdout)
@@ -417,7 +423,8 @@ def test_ids_may_have_any_name(tmp_path, name):
     target = tmp_path / "o.parquet"
     assert bitmix("predict", tmp_path / "m", tmp_path / "t.csv", "-o", target).returncode == 0
     written = pd.read_parquet(target)
-    assert written.columns.tolist() == ["row" if name == "row" else "id", "label", "probability"]
+    first = "row" if name == "row" else "id"
+    assert written.columns.tolist()[:3] == [first, "label", "probability"]
     assert written.iloc[:, 0].tolist() == ["m0", "m1"] * 60
 
 

@@ -87,6 +87,7 @@ def kernel_calls(m, n, k, seed):
     base = rng.random(n) < 0.5
     rates = rng.integers(0, 2**30 + 1, size=n)
     owner = rng.integers(-1, k, size=m)
+    planes = rng.integers(0, 2**64, size=(k, 5, words.shape[1]), dtype=np.uint64)
     evidence = rng.integers(-(2**40), 2**40, size=(k, n))
     shift = rng.integers(-(2**38), 2**38, size=n)
     counts = rng.integers(0, 50, size=(2, k + 1, n)) * rng.choice([1.0, 0.5, 2.0**-16])
@@ -116,6 +117,7 @@ def kernel_calls(m, n, k, seed):
         "cell_lines": lambda kernels: cell_lines(kernels, missing=False),
         "cell_lines, missing": lambda kernels: cell_lines(kernels, missing=True),
         "mean_line": lambda kernels: kernels.mean_line(table >> max(0, bits - 28), rates),
+        "owned_scores": lambda kernels: kernels.owned_scores(words, owner, templates, planes),
         "owned_sums": lambda kernels: kernels.owned_sums(words, owner, k, n),
         "disagreement": lambda kernels: kernels.disagreement(evidence[::2], evidence, shift),
         "merged_likelihoods": lambda kernels: kernels.merged_likelihoods(
@@ -228,6 +230,11 @@ def test_kernels_of_packed_rows_do_what_they_say(kernels):
     owner = rng.integers(-1, 4, size=30)
     whole = (owner == np.arange(4)[:, None]).astype(int)
     np.testing.assert_array_equal(backend().owned_sums(words, owner, 4, 100), (whole @ X) << 30)
+    values = np.random.default_rng(1).integers(0, 1000, size=(4, 100))
+    planes = np.stack([pack((values >> p & 1).astype(np.uint8)) for p in range(10)], axis=1).copy()
+    expected = np.where(owner < 0, 0, ((T[owner] != X) * values[owner]).sum(axis=1))
+    found = backend().owned_scores(words, owner, templates, planes)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_kernels_of_events_do_what_they_say(kernels):

@@ -20,7 +20,7 @@ FLOORS = [
     {"rows", "metrics", "theory"},
     {"models", "features"},
     {"em", "certify", "datasets"},
-    {"inference", "plots"},
+    {"inference", "groups", "plots"},
     {"estimators"},
     {"report"},
     {"cli"},

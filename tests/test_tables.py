@@ -499,7 +499,7 @@ def test_pairs(bits, tmp_path):
     assert fitted.returncode == 0, fitted.stderr
     path.write_text("user,page\nx,p3\nx,other\n")
     predicted = bitmix("predict", tmp_path / "m.model", path, "--pairs", "-o", "-")
-    assert predicted.stdout.startswith("id,label,probability\nx,"), predicted.stderr
+    assert predicted.stdout.startswith("id,label,probability,"), predicted.stderr
 
 
 def test_molecules(tmp_path):

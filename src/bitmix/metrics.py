@@ -1,5 +1,10 @@
-"""How good a clustering is and how close templates are: Section 5.3 and Theorem 1 of the paper."""
+"""How good a clustering is and how close templates are.
 
+Purity, entropy and excess error are those of Section 5.3 and Theorem 1 of the paper; the Tanimoto
+measures are for sparse rows such as fingerprints.
+"""
+
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -95,6 +100,131 @@ def cluster_means(X: Any, labels: ArrayLike, k: int) -> NDArray[np.float64]:
         for i in range(k):
             sums[i] += block[label[start : start + step] == i].sum(axis=0)
     return sums / np.maximum(1, np.bincount(label, minlength=k))[:, None]
+
+
+def isim(X: Any, labels: ArrayLike | None = None) -> Any:
+    """The mean Tanimoto similarity of all pairs of rows, as a ratio of sums (iSIM).
+
+    Σ |x ∧ y| / Σ |x ∨ y| over all pairs of two rows, which the column counts give without looking
+    at pairs (López-Pérez, Kim & Miranda-Quintana 2024). With `labels`, an array with one value per
+    group, of the rows with that label. NaN where there are fewer than two rows; rows without a 1
+    are alike.
+
+    Examples
+    --------
+    >>> isim([[1, 1, 0], [1, 0, 0], [1, 1, 1]])
+    0.5714285714285714
+    """
+    label = np.zeros(_n_rows(X), dtype=np.int64) if labels is None else np.asarray(labels)
+    ones, sizes = _group_counts(X, label)
+    values = isim_of_counts(ones, sizes)
+    return float(values[0]) if labels is None else values
+
+
+def isim_of_counts(ones: ArrayLike, sizes: ArrayLike) -> NDArray[np.float64]:
+    """`isim` of each group from the ones per group and column, and the number of its rows."""
+    c, m = np.asarray(ones, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
+    both = (c * (c - 1)).sum(axis=1) / 2
+    either = both + (c * (m[:, None] - c)).sum(axis=1)
+    alike = np.where(either > 0, both / np.where(either > 0, either, 1), 1.0)
+    return np.where(m >= 2, alike, np.nan)
+
+
+def tanimoto_calinski_harabasz(X: Any, labels: ArrayLike) -> float:
+    """The index of Calinski and Harabasz by Tanimoto distance: higher is better.
+
+    Between groups over within groups, Σ_i m_i·d(c_i, c)² / (k-1) over Σ_x d(x, c_i)² / (m-k).
+    Centres have a 1 where at least half of the rows have one. Rows with label -1 are left out.
+    """
+    ones, sizes = _group_counts(X, labels)
+    k, m = len(sizes), int(sizes.sum())
+    if not 2 <= k < m:
+        raise InputError(f"labels must name 2 groups or more, and fewer than rows, got {k}")
+    centres, centre = 2 * ones >= sizes[:, None], 2 * ones.sum(axis=0) >= m
+    between = (sizes * (1 - _tanimoto(centres, centre)) ** 2).sum()
+    within = _spread(X, labels, centres, 2).sum()
+    return float(between * (m - k) / (within * (k - 1))) if within else float("inf")
+
+
+def tanimoto_davies_bouldin(X: Any, labels: ArrayLike) -> float:
+    """The index of Davies and Bouldin by Tanimoto distance: lower is better.
+
+    The mean over groups i of max_j (s_i + s_j) / d(c_i, c_j), where s_i is the mean distance of
+    its rows from its centre. Centres as in `tanimoto_calinski_harabasz`. Rows with label -1 are
+    left out. Infinite if two groups have the same centre.
+    """
+    ones, sizes = _group_counts(X, labels)
+    if len(sizes) < 2:
+        raise InputError(f"labels must name 2 groups or more, got {len(sizes)}")
+    centres = 2 * ones >= sizes[:, None]
+    s, worst = _spread(X, labels, centres, 1) / sizes, np.zeros(len(sizes))
+    for i, centre in enumerate(centres):
+        apart = 1 - _tanimoto(centres, centre)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.where(s + s[i] > 0, (s + s[i]) / apart, 0.0)
+        worst[i] = np.delete(ratios, i).max()
+    return float(worst.mean())
+
+
+def _n_rows(X: Any) -> int:
+    return X.shape[0] if hasattr(X, "shape") else len(X)
+
+
+def _dense_blocks(X: Any, labels: ArrayLike) -> Iterator[tuple[Any, NDArray[np.int64]]]:
+    """Some rows at a time, each with the number of its group, -1 for none."""
+    X = X.tocsr() if hasattr(X, "tocsr") else X if hasattr(X, "shape") else np.asarray(X)
+    label = np.asarray(labels)
+    m, n = X.shape
+    if label.shape != (m,):
+        raise InputError(f"labels must be {m}, one per row, got {label.size}")
+    names = np.unique(label)
+    if np.issubdtype(label.dtype, np.integer):
+        names = names[names >= 0]  # -1 is no group
+    group = np.searchsorted(names, label)
+    group = np.where(names[np.minimum(group, len(names) - 1)] == label, group, -1)
+    step = max(1, _BLOCK_CELLS // max(1, n))
+    for start in range(0, m, step):
+        part = X[start : start + step]
+        block = part.toarray() if hasattr(part, "toarray") else np.asarray(part)
+        yield block, group[start : start + step]
+
+
+def _group_counts(X: Any, labels: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Ones per group and column, and rows per group; groups in the order of their labels."""
+    ones, sizes = np.zeros((0, 0), dtype=np.int64), np.zeros(0, dtype=np.int64)
+    for block, group in _dense_blocks(X, labels):
+        if not np.isin(block, (0, 1)).all():
+            raise InputError("X must hold 0 and 1")
+        k = max(len(sizes), int(group.max(initial=-1)) + 1)
+        ones = np.pad(ones, ((0, k - len(sizes)), (0, block.shape[1] - ones.shape[1])))
+        sizes = np.pad(sizes, (0, k - len(sizes)))
+        order = np.argsort(group, kind="stable")
+        order = order[np.searchsorted(group[order], 0) :]
+        if order.size:
+            present, starts = np.unique(group[order], return_index=True)
+            sizes += np.bincount(group[order], minlength=k)
+            ones[present] += np.add.reduceat(block[order].astype(np.int64), starts, axis=0)
+    if not sizes.any():
+        raise InputError("labels must name at least one group")
+    return ones, sizes
+
+
+def _spread(
+    X: Any, labels: ArrayLike, centres: NDArray[np.bool_], power: int
+) -> NDArray[np.float64]:
+    """Σ_x d(x, c_i)^power of each group."""
+    sums = np.zeros(len(centres))
+    for block, group in _dense_blocks(X, labels):
+        mine = group >= 0
+        apart = 1 - _tanimoto(block[mine] == 1, centres[group[mine]])
+        sums += np.bincount(group[mine], weights=apart**power, minlength=len(sums))
+    return sums
+
+
+def _tanimoto(x: NDArray[np.bool_], y: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """|x ∧ y| / |x ∨ y| of rows; 1 if neither has a 1."""
+    both, either = (x & y).sum(axis=-1), (x | y).sum(axis=-1)
+    return np.where(either > 0, both / np.maximum(either, 1), 1.0)
 
 
 def _bits(templates: ArrayLike, name: str) -> NDArray[np.uint8]:

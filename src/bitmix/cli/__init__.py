@@ -11,6 +11,7 @@ from bitmix.cli.certify import certify
 from bitmix.cli.convert import convert
 from bitmix.cli.demo import demo
 from bitmix.cli.fit import fit
+from bitmix.cli.groups import groups
 from bitmix.cli.inspect import inspect
 from bitmix.cli.options import expand
 from bitmix.cli.plan import plan
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for _command in (demo, fit, predict, inspect, certify, convert, sketch, plan):
+for _command in (demo, fit, predict, groups, inspect, certify, convert, sketch, plan):
     app.command()(expand(_command))
 
 

@@ -172,6 +172,35 @@ def read_table(path: Path, reading: Reading) -> Dataset:
     return Dataset(loaded.rows, loaded.ids, classes, table)
 
 
+def read_for(fitted: Any, model: Path, path: Path, reading: Reading) -> Any:
+    """The rows of a file as a model reads them, with their ids."""
+    if is_image_folder(path):
+        raise ValueError(
+            f"{path} is a folder of images: turn it into bits first, "
+            f"bitmix sketch {path} -o {path.name}.bits"
+        )
+    table = reading.open_for(fitted, path)
+    check_columns(fitted, model, table, path)
+    return table.load()
+
+
+def check_columns(fitted: Any, model: Path, table: Any, path: Path) -> None:
+    """The rows of a file must be made as those of the fit were."""
+    if table.codes is not None or table.wishes is None or table.names is None:
+        n, expected = table.n_columns, fitted.n_features_in_
+        if n != expected:
+            raise ValueError(
+                f"{path} has {n:,} columns, but {model} was fitted on {expected:,}: give rows that "
+                "were made in the same way"
+            )
+    kind, made = fitted.fingerprint_type_, table.about.get("type")
+    if kind is not None and made is not None and kind != made:
+        raise ValueError(
+            f"{path} has fingerprints of type {made!r}, but {model} was fitted on {kind!r}: make "
+            "them in the same way"
+        )
+
+
 def read_on_cluster(path: Path, reading: Reading) -> Dataset:
     """Rows that the workers read themselves, from storage that all of them can reach."""
     from bitmix.rows.cluster import ClusterRows

@@ -213,8 +213,11 @@ def fit(
             roles = dataset.table.roles
             model.id_column_ = roles.id_name
             model.label_column_ = ",".join(roles.label_names) or None
+            model.fingerprint_type_ = dataset.table.about.get("type")
         if outputs.output is not None:
             model.save(outputs.output)  # before anything else, which might fail
+            _describe_groups(model, dataset)
+            model.save(outputs.output)
         errors = inference.errors(model, dataset.rows)
         summary = summaries.summarize_fit(model, dataset, errors, inference.words)
         if selection is not None:
@@ -275,6 +278,20 @@ def _read(
     if outputs.sheet is not None:
         raise ValueError(f"--sheet needs a folder of images, got {path}")
     return read_on_cluster(path, reading) if on_cluster else read_table(path, reading)
+
+
+def _describe_groups(model: Any, dataset: Dataset) -> None:
+    """Let the model keep what `bitmix predict` says about rows beside their label."""
+    from bitmix.groups.unlike import MIN_ROWS
+
+    rows = dataset.rows
+    if rows.remote:
+        return
+    found = model.medoids(rows)
+    ids = dataset.ids or range(rows.shape[0])
+    model.representatives_ = tuple(str(ids[i]) if i >= 0 else "" for i in found.rows.tolist())
+    if hasattr(model, "settings_like_fit") and rows.shape[0] >= MIN_ROWS:
+        model.calibrate(rows)
 
 
 def _draw_sheet(path: Path, model: Any, dataset: Dataset) -> None:

@@ -3,28 +3,29 @@
 import csv
 import io
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from bitmix.support.atomic import atomic_write
 
-Write = Callable[[Sequence[Any], Any, Any], None]
-"""Takes the ids and labels of some rows, and their probabilities, one column or several."""
+Write = Callable[[Sequence[Any], Any, Sequence[Any]], None]
+"""Takes the ids and labels of some rows, and a list of values for each further column."""
 
 ENDINGS = (".csv", ".tsv", ".parquet", ".npy")
 _ROWS_PER_GROUP = 100_000  # of a Parquet file; small groups would make it large and slow to read
 
 
 @contextmanager
-def open_writer(target: Path | None, id_name: str | None, n_components: int = 0) -> Iterator[Write]:
+def open_writer(
+    target: Path | None, id_name: str | None, columns: Mapping[str, type]
+) -> Iterator[Write]:
     """A function that writes labels to a file; without a target it prints CSV.
 
     The first column holds the ids under their name, or row numbers if there are no ids. After the
-    label comes its probability, or that of each of `n_components` components.
+    label come these columns of floats, whole numbers or texts. A NumPy file has labels only.
     """
-    columns = [f"probability_{i}" for i in range(n_components)] or ["probability"]
     name = "row" if id_name is None else "id" if id_name in ("label", *columns) else id_name
     if target is None:
         yield _text_writer(sys.stdout, ",", name, columns)
@@ -45,31 +46,33 @@ def open_writer(target: Path | None, id_name: str | None, n_components: int = 0)
                 text.detach()  # flushes, and leaves the closing of the file to atomic_write
 
 
-def _text_writer(file: Any, separator: str, name: str, columns: list[str]) -> Write:
+def _text_writer(file: Any, separator: str, name: str, columns: Mapping[str, type]) -> Write:
     lines = csv.writer(file, delimiter=separator, lineterminator="\n")
     lines.writerow([name, "label", *columns])
 
-    def write(ids: Sequence[Any], labels: Any, probabilities: Any) -> None:
-        rounded = ([f"{p:.6g}" for p in row] for row in probabilities.tolist())
-        values = zip(ids, labels.tolist(), rounded, strict=True)
-        lines.writerows([row, label, *each] for row, label, each in values)
+    def write(ids: Sequence[Any], labels: Any, values: Sequence[Any]) -> None:
+        texts = [
+            [f"{value:.6g}" for value in each] if kind is float else each
+            for each, kind in zip(values, columns.values(), strict=True)
+        ]
+        lines.writerows(zip(ids, labels.tolist(), *texts, strict=True))
 
     return write
 
 
 @contextmanager
 def _parquet_writer(
-    file: IO[bytes], name: str, columns: list[str], *, numbered: bool
+    file: IO[bytes], name: str, columns: Mapping[str, type], *, numbered: bool
 ) -> Iterator[Write]:
     import pyarrow
     from pyarrow import parquet
 
-    id_type = pyarrow.int64() if numbered else pyarrow.string()
+    types = {float: pyarrow.float64(), int: pyarrow.int64(), str: pyarrow.string()}
     schema = pyarrow.schema(
         [
-            (name, id_type),
+            (name, types[int if numbered else str]),
             ("label", pyarrow.int64()),
-            *((column, pyarrow.float64()) for column in columns),
+            *((column, types[kind]) for column, kind in columns.items()),
         ]
     )
     waiting: list[Any] = []
@@ -80,9 +83,8 @@ def _parquet_writer(
                 writer.write_table(pyarrow.concat_tables(waiting))
                 waiting.clear()
 
-        def write(ids: Sequence[Any], labels: Any, probabilities: Any) -> None:
-            values = [list(ids), labels, *probabilities.T]
-            waiting.append(pyarrow.table(values, schema=schema))
+        def write(ids: Sequence[Any], labels: Any, values: Sequence[Any]) -> None:
+            waiting.append(pyarrow.table([list(ids), labels, *values], schema=schema))
             if sum(map(len, waiting)) >= _ROWS_PER_GROUP:
                 flush()
 
@@ -104,7 +106,7 @@ def _npy_writer(file: IO[bytes]) -> Iterator[Write]:
         about = {"descr": "<i8", "fortran_order": False, "shape": (total,)}
         np.lib.format.write_array_header_1_0(file, about)
 
-    def write(ids: Sequence[Any], labels: Any, probabilities: Any) -> None:
+    def write(ids: Sequence[Any], labels: Any, values: Sequence[Any]) -> None:
         nonlocal total
         file.write(np.ascontiguousarray(labels, dtype="<i8").data)
         total += len(labels)

@@ -2,11 +2,11 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from bitmix.cli.data import Reading, is_image_folder
+from bitmix.cli.data import Reading, check_columns, is_image_folder
 from bitmix.cli.labels import ENDINGS, open_writer
 from bitmix.cli.options import Force, Json, Quiet
 from bitmix.cli.output import check_distinct, check_writable, print_json
@@ -23,21 +23,31 @@ def predict(
     proba: Annotated[
         bool, typer.Option("--proba", help="Write the probability of every template.")
     ] = False,
+    reject: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Label -1 for rows that are unlike all groups at this level, as .01."
+        ),
+    ] = None,
     force: Force = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Write the most likely template of each row and its probability.
+    """Write the most likely template of each row, and how well the row fits.
 
-    Rows are read and labels written block by block, so neither needs to fit into memory.
+    After the label: its probability, the second most likely template, the log-likelihood of the
+    row, a p-value that is small if the row is unlike all groups, and the row of the fit that
+    represents the group. Rows are read and labels written block by block, so neither needs to fit
+    into memory.
 
     \b
     Examples:
-      bitmix predict my.model rows.bits
+      bitmix predict my.model rows.bits --reject .01
       bitmix predict my.model new.csv -o new.labels.csv --proba
     """
     import numpy as np
 
+    from bitmix.em.predict import row_values
     from bitmix.estimators.load import load_model
     from bitmix.support.progress import hidden
 
@@ -48,6 +58,7 @@ def predict(
             f"bitmix sketch {data} -o {data.name}.bits"
         )
     table = reading.open_for(fitted, data)
+    check_columns(fitted, model, table, data)
     if output is None:
         output = "-" if str(data) == "-" else f"{data.name.split('.')[0]}.labels.csv"
     target = None if output == "-" else Path(output)
@@ -58,20 +69,43 @@ def predict(
             raise ValueError(f"--proba needs a file with columns, got {target.name}: use .csv")
     id_name = (table.roles.id_name or "id") if table.has_ids else None
     members = np.zeros(len(fitted.weights_), dtype=np.int64)
-    rows = 0
-    n_columns = len(members) if proba else 0
-    with hidden(quiet or target is None), open_writer(target, id_name, n_columns) as write:
+    rows = n_rejected = 0
+    columns: dict[str, type] = {f"probability_{i}": float for i in range(len(members))}
+    if not proba:
+        columns = {"probability": float, "runner_up": int, "log_likelihood": float,
+                   "p_value": float}  # fmt: skip
+        if fitted.representatives_ is not None:
+            columns["representative"] = str
+    if fitted.calibration_ is None and (reject is not None or not proba):
+        fitted.calibration_ = fitted.calibration_of_model()
+    with hidden(quiet or target is None), open_writer(target, id_name, columns) as write:
         for chunk in table.chunks():
-            probabilities = fitted.predict_proba(chunk.rows(table.n_columns))
+            part = chunk.rows(table.n_columns)
+            probabilities = fitted.predict_proba(part)
             labels = probabilities.argmax(axis=1)
+            values: list[Any] = list(probabilities.T)
+            p_values: Any = None if proba and reject is None else fitted.unlikeness(part)
+            rejected = np.zeros(len(labels), bool) if reject is None else p_values <= reject
+            if not proba:
+                about = row_values(fitted.rows_like_fit(part), fitted.mixture_).T
+                values = [probabilities.max(axis=1), about[4].astype(np.int64), about[2], p_values]
+                if fitted.representatives_ is not None:
+                    values.append([
+                        "" if none else fitted.representatives_[i]
+                        for i, none in zip(labels.tolist(), rejected.tolist(), strict=True)
+                    ])  # fmt: skip
             ids = chunk.ids or range(rows, rows + len(labels))
-            write(ids, labels, probabilities if proba else probabilities.max(axis=1)[:, None])
-            members += np.bincount(labels, minlength=len(members))
-            rows += len(labels)
+            write(ids, np.where(rejected, -1, labels), values)
+            members += np.bincount(labels[~rejected], minlength=len(members))
+            rows, n_rejected = rows + len(labels), n_rejected + int(rejected.sum())
     if target is None:
         sys.stdout.flush()
     elif as_json:
-        print_json({"rows": rows, "members": members, "output": str(target)})
+        summary = {"rows": rows, "members": members, "output": str(target)}
+        print_json(summary if reject is None else {**summary, "rejected": n_rejected})
     elif not quiet:
         counts = ", ".join(f"{count:,}" for count in members)
-        typer.echo(f"labels of {rows:,} rows written to {target}; rows per template: {counts}")
+        none = "" if reject is None else f"; unlike all at level {reject:g}: {n_rejected:,}"
+        typer.echo(
+            f"labels of {rows:,} rows written to {target}; rows per template: {counts}{none}"
+        )

@@ -46,7 +46,10 @@ def entropies(rows: Rows, mixture: Model) -> Floats:
 
 
 def row_values(rows: Rows, mixture: Model) -> Floats:
-    """Label, margin, log-likelihood and number of known cells of each row, in one pass: (m, 4)."""
+    """Label, margin, log-likelihood, number of known cells and runner-up of each row, in one pass.
+
+    The runner-up is the component with the second largest score, -1 if there is only one.
+    """
     return np.asarray(_map(rows, mixture, _row_values))
 
 
@@ -223,11 +226,16 @@ def _row_values(block: Block, *, scores: Scores) -> Floats:
     values, known = scores(block), block.known
     n_known = block.n_columns if known is None else np.bitwise_count(known).sum(axis=1)
     shares, tops, logs = _posteriors(values, scores.bits)
+    best = shares.argmax(axis=1)
+    others = values.copy()
+    others[np.arange(len(values)), best] = np.iinfo(np.int64).min
+    runner_up = others.argmax(axis=1) if values.shape[1] > 1 else np.full(len(values), -1)
     return np.column_stack(
         [
-            shares.argmax(axis=1),
+            best,
             _margins_of(values, scores.bits),
             _to_nats(tops, logs, scores.bits),
             np.broadcast_to(n_known, len(values)),
+            runner_up,
         ]
     )

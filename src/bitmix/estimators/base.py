@@ -4,6 +4,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,6 +17,9 @@ from bitmix.em import predict
 from bitmix.em.seeds import as_dense
 from bitmix.em.step import Round, expect
 from bitmix.errors import FileFormatError, InputError
+from bitmix.groups.medoids import Medoids, Members, medoids
+from bitmix.groups.unlike import MAX_ROWS as MAX_CALIBRATION_ROWS
+from bitmix.groups.unlike import MIN_ROWS, Calibration, fit_of_rows, held_out
 from bitmix.kernels.fixed import MAX_COMPONENTS, MAX_ROWS
 from bitmix.models import file as modelfile
 from bitmix.models.mixture import Floats, Mixture, check_means
@@ -46,8 +50,15 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
     id_column_: str | None = None
     """The column of a file that names its rows, if there was one."""
     label_column_: str | None = None
+    fingerprint_type_: str | None = None
+    """How the fingerprints of the fit were made, if their file says it."""
     codes_: Codes | None = None
     """How the cells of a table were read as bits; None if they were 0 and 1."""
+
+    calibration_: Calibration | None = None
+    """How well rows fit that were not in the fit, if `calibrate` was called."""
+    representatives_: tuple[str, ...] | None = None
+    """The id or number of the row that represents each group, if they are known."""
 
     mixture_: Mixture
     """The fitted mixture as a frozen value."""
@@ -75,9 +86,17 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         """Fit, then the labels of the same rows: equals ``fit(X).predict(X)``."""
         return self.fit(X).predict(X)
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
-        """The most likely template of each row; the lowest index among equals."""
-        return predict.labels(self.rows_like_fit(X), self.mixture_)
+    def predict(self, X: Any, reject: float | None = None) -> NDArray[np.int64]:
+        """The most likely template of each row; the lowest index among equals.
+
+        With `reject`, the label is -1 where `unlikeness` is at most this level.
+        """
+        rows = self.rows_like_fit(X)
+        labels = predict.labels(rows, self.mixture_)
+        if reject is None:
+            return labels
+        level = checks.between(reject, "reject", 0, 1)
+        return np.where(self.unlikeness(rows) <= level, -1, labels)
 
     def predict_proba(self, X: Any) -> Floats:
         """p_i(x) of the paper's E step, shape (m, k); every row sums to exactly 1."""
@@ -100,6 +119,107 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         columns = np.flatnonzero(self.templates_[i] != self.templates_[j])
         names = getattr(self, "feature_names_in_", None)
         return columns if names is None else np.asarray(names)[columns]
+
+    def medoids(self, X: Any, metric: str = "auto", ids: Any = None) -> Medoids:
+        """The row of each group that is closest to all rows of the group on average.
+
+        Parameters
+        ----------
+        X : as in `predict`
+            Rows in memory or in a file. Each belongs to the group that `predict` says.
+        metric : {"auto", "hamming", "tanimoto"}, default="auto"
+            The distance of two rows: the number of cells in which they differ, or 1 less the share
+            of ones in common, |x ∧ y| / |x ∨ y|. ``"auto"`` takes the second one if at most a
+            tenth of the cells are 1. A missing cell of a row differs from all known cells, or is
+            a 0.
+        ids : sequence, optional
+            A name for each row.
+
+        Returns
+        -------
+        Medoids
+            `rows`, `distances`, `ids`. The lowest row among equals. Hamming medoids are exact.
+            Tanimoto medoids are exact in groups whose pairs of rows can all be looked at, see
+            `exact`; in others they are the best of 64 candidates.
+        """
+        names = None if ids is None else [str(name) for name in ids]
+        members = self._members(X)
+        if names is not None and len(names) != len(members.labels):
+            raise InputError(
+                f"ids must be {len(members.labels)} names, one per row, got {len(names)}"
+            )
+        found = medoids(members, metric)
+        if names is None:
+            return found
+        return replace(found, ids=tuple(names[row] if row >= 0 else "" for row in found.rows))
+
+    def typical(self, X: Any, i: int, n: int = 5, metric: str = "auto") -> NDArray[np.int64]:
+        """The numbers of the n rows of group i with the least mean distance from the group.
+
+        The first is its medoid; see `medoids` for the metric.
+        """
+        return self._ranked(X, i, n, metric, farthest=False)
+
+    def odd(self, X: Any, i: int, n: int = 5, metric: str = "auto") -> NDArray[np.int64]:
+        """The numbers of the n rows of group i with the largest mean distance from the group."""
+        return self._ranked(X, i, n, metric, farthest=True)
+
+    def calibrate(self, X: Any, *, held_out_rows: bool = False) -> Self:
+        """Prepare `unlikeness` with real rows, and return the model.
+
+        Parameters
+        ----------
+        X : as in `predict`
+            The rows of the fit, or others.
+        held_out_rows : bool, default=False
+            Whether the rows were not in the fit. Otherwise each is compared with a model that goes
+            on with EM without it, an eighth of the rows at a time, at most 10,000 in all.
+        """
+        rows = self.rows_like_fit(X)
+        if rows.remote:
+            rows = rows.subset(np.arange(min(rows.shape[0], 4 * MAX_CALIBRATION_ROWS)))
+        if rows.shape[0] < MIN_ROWS:
+            raise InputError(f"a calibration needs {MIN_ROWS} rows or more, got {rows.shape[0]}")
+        if held_out_rows:
+            drawn = stream(self.seed_, "calibration").permutation(rows.shape[0])
+            values = fit_of_rows(rows.subset(drawn[:MAX_CALIBRATION_ROWS]), self.mixture_)
+        else:
+            if not hasattr(self, "settings_like_fit"):
+                raise InputError(
+                    f"{type(self).__name__} is calibrated by rows that were not in the fit: give "
+                    "some, with held_out_rows=True"
+                )
+            values = held_out(rows, self.mixture_, self.settings_like_fit().noise, self.seed_)
+        self.calibration_ = Calibration.of(values)
+        return self
+
+    def unlikeness(self, X: Any) -> Floats:
+        """A p-value of each row: small if the row is unlike all groups.
+
+        It is the share of rows of the same kind that fit their group at most as well, by their
+        likelihood and their number of ones: those of `calibrate`, or 10,000 rows drawn from the
+        model. Of new rows of the same kind, at most a share of about α has a value of at most α.
+        """
+        rows = self.rows_like_fit(X)
+        values = np.asarray(fit_of_rows(rows, self.mixture_))
+        return (self.calibration_ or self.calibration_of_model()).p_values(values)
+
+    def calibration_of_model(self) -> Calibration:
+        """How well rows fit that are drawn from the model."""
+        rng = stream(self.seed_, "calibration")
+        drawn, _ = self.sample(MAX_CALIBRATION_ROWS, random_state=rng)
+        return Calibration.of(fit_of_rows(drawn, self.mixture_))
+
+    def _ranked(self, X: Any, i: int, n: int, metric: str, *, farthest: bool) -> Any:
+        members = self._members(X)
+        i, n = checks.whole(i, "i", least=0), checks.whole(n, "n", least=1)
+        if i >= members.k:
+            raise InputError(f"there are groups 0 … {members.k - 1}, got {i}")
+        return members.nearest(i, n, members.metric(metric), farthest=farthest)
+
+    def _members(self, X: Any) -> Members:
+        rows = self.rows_like_fit(X)
+        return Members.of(rows, self.predict(rows), len(self.weights_))
 
     def score_samples(self, X: Any) -> Floats:
         """ln Σ_i w_i f_i(x) of each row, in nats.
@@ -178,6 +298,8 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         params, arrays = self.get_params(), {"means": self.means_, **self.mixture_.arrays()}
         if params.get("init") is not None:
             arrays["init"] = as_dense(params.pop("init"))
+        if self.calibration_ is not None:
+            arrays |= self.calibration_.arrays()
         if isinstance(params["random_state"], np.random.Generator | np.random.RandomState):
             params["random_state"] = self.seed_
         header = {
@@ -188,6 +310,8 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
             "history": [entry.to_dict() for entry in self.history_],
             "id_column": self.id_column_,
             "label_column": self.label_column_,
+            "fingerprint_type": self.fingerprint_type_,
+            "representatives": self.representatives_,
             "codes": None if self.codes_ is None else self.codes_.to_dict(),
         }
         modelfile.write(path, header, arrays)
@@ -230,7 +354,12 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
             model.codes_ = Codes.from_dict(header["codes"])
             if model.codes_.columns and model.codes_.n_planes != n:
                 raise InputError(f"codes must be for {n} columns, got {model.codes_.n_planes}")
-        for name in ("id_column", "label_column"):
+        model.calibration_ = Calibration.from_arrays(arrays)
+        if (named := header.get("representatives")) is not None:
+            if not isinstance(named, list) or len(named) != len(model.weights_):
+                raise InputError(f"representatives must be {len(model.weights_)} names")
+            model.representatives_ = tuple(map(str, named))
+        for name in ("id_column", "label_column", "fingerprint_type"):
             value = header.get(name)
             if value is None:
                 continue
@@ -293,6 +422,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
             )
 
     def _set_mixture(self, mixture: Mixture, means: Floats) -> None:
+        self.calibration_ = self.representatives_ = None  # those of an earlier fit
         self.mixture_, self.means_ = mixture, means
         self.templates_, self.weights_ = mixture.templates, mixture.weights
 

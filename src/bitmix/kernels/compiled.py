@@ -444,6 +444,13 @@ def mean_line(lines: Ints, rates: Ints) -> Ints:
     return out
 
 
+def owned_scores(words: Words, owner: Ints, base: Words, planes: Words) -> Ints:
+    """See `reference.owned_scores`."""
+    out = np.zeros(len(words), dtype=np.int64)
+    _owned_scores(np.ascontiguousarray(words), owner, base, planes, out)
+    return out
+
+
 def owned_sums(words: Words, owner: Ints, k: int, n_columns: int) -> Ints:
     """See `reference.owned_sums`."""
     out = np.zeros((k, 64 * words.shape[1]), dtype=np.int64)
@@ -636,6 +643,23 @@ def _count_whole(words, owner, out):  # type: ignore[no-untyped-def]
     for i in range(k):
         if ends[i + 1] > ends[i]:
             _count_bits(words, chosen[ends[i] : ends[i + 1]], out[i])
+
+
+@njit(
+    types.void(_WORDS, _INTS1, _WORDS, types.Array(types.uint64, 3, "C", readonly=True), _OUT1),
+    nogil=True, cache=True,
+)  # fmt: skip
+def _owned_scores(words, owner, base, planes, out):  # type: ignore[no-untyped-def]
+    for row in range(words.shape[0]):
+        if owner[row] < 0:
+            continue
+        mine, origin, total = planes[owner[row]], base[owner[row]], 0
+        for p in range(mine.shape[0]):
+            count = 0
+            for w in range(words.shape[1]):
+                count += _popcount((words[row, w] ^ origin[w]) & mine[p, w])
+            total += count << p
+        out[row] = total
 
 
 @njit(types.void(_WORDS, _INTS2, _INTS1, _OUT2), nogil=True, cache=True)

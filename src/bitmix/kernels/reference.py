@@ -192,6 +192,21 @@ def mean_line(lines: Ints, rates: Ints) -> Ints:
     return (((lines >> 5) * rates[:, None]) >> 25).sum(axis=0)
 
 
+def owned_scores(words: Words, owner: Ints, base: Words, planes: Words) -> Ints:
+    """Σ c_s over the columns in which a row differs from the base of its component.
+
+    c is a line of whole numbers of the component i: bit p of c_s is bit s of ``planes[i, p]``.
+    Rows with owner -1 have 0.
+    """
+    out = np.zeros(len(words), dtype=np.int64)
+    for i in np.unique(owner[owner >= 0]).tolist():
+        mine = np.flatnonzero(owner == i)
+        apart = words[mine] ^ base[i]
+        for p, plane in enumerate(planes[i]):
+            out[mine] += np.bitwise_count(apart & plane).sum(axis=1, dtype=np.int64) << p
+    return out
+
+
 def owned_sums(words: Words, owner: Ints, k: int, n_columns: int) -> Ints:
     """`column_sums` of rows that one component has whole; those with owner -1 are left out."""
     shares = (owner[:, None] == np.arange(k)).astype(np.int64) << SHARE_BITS

@@ -244,7 +244,7 @@ def gather(
         density=counts.density,
         missing=1 - int(counts.cells.sum()) / (m * n),
         named=names is not None,
-        groups=groups_of(model, counts, values, noise, name_of),
+        groups=groups_of(model, counts, values, names),
         shares=shares,
         distances=distances,
         pairs=pairs_of(distances, shares, T, name_of),
@@ -292,7 +292,7 @@ class RowValues:
 
     @classmethod
     def of(cls, rows: Rows, model: FittedTemplates) -> "RowValues":
-        groups, margins, log_likelihoods, known = predict.row_values(rows, model.mixture_).T
+        groups, margins, log_likelihoods, known, _ = predict.row_values(rows, model.mixture_).T
         return cls(groups.astype(np.int64), margins, log_likelihoods, known.astype(np.int64))
 
 
@@ -315,14 +315,14 @@ def _flips(counts: Tally, templates: NDArray[np.uint8]) -> Ints:
 
 
 def groups_of(
-    model: FittedTemplates, counts: Tally, values: RowValues, noise: Floats, names: Names
+    model: FittedTemplates, counts: Tally, values: RowValues, names: Sequence[Any] | None = None
 ) -> tuple[Group, ...]:
     """Size, clarity, noise and distinctive columns of each group."""
     T, k = model.templates_, len(model.templates_)
     n_clear = np.bincount(values.groups, weights=values.margins >= CLEAR_MARGIN, minlength=k)
     n_cells = np.maximum(counts.cells.sum(axis=1), 1)
     flips = _flips(counts, T).sum(axis=1) / n_cells
-    expected = (counts.cells * noise).sum(axis=1) / n_cells
+    expected = (counts.cells * expected_noise(model, counts)).sum(axis=1) / n_cells
     return tuple(
         Group(
             index=i,
@@ -332,24 +332,32 @@ def groups_of(
             clear=float(n_clear[i]) / max(1, int(counts.sizes[i])),
             flips=float(flips[i]),
             expected=float(expected[i]),
-            features=_distinctive(counts, i, names) if i < MAX_GROUPS else (),
+            features=features,
         )
-        for i in range(k)
+        for i, features in enumerate(columns_apart(counts, names))
     )
 
 
-def _distinctive(counts: Tally, i: int, names: Names) -> tuple[Feature, ...]:
-    """The columns whose share of ones differs most between group i and all other rows.
+def columns_apart(counts: Tally, names: Sequence[Any] | None) -> tuple[tuple[Feature, ...], ...]:
+    """The columns whose share of ones differs most between each group and all other rows.
 
-    With only one group, these are its most frequent columns.
+    With only one group, these are its most frequent columns. A group without rows has none.
     """
-    cells, ones = counts.cells[i], counts.ones[i]
-    if not cells.any():
-        return ()
-    other_cells, other_ones = counts.cells.sum(axis=0) - cells, counts.ones.sum(axis=0) - ones
-    inside, outside = ones / np.maximum(cells, 1), other_ones / np.maximum(other_cells, 1)
-    columns = _largest(np.abs(inside - outside) if other_cells.any() else inside, MAX_FEATURES)
-    return tuple(Feature(s, names(s), float(inside[s]), float(outside[s])) for s in columns)
+    name_of, all_cells, all_ones = (
+        partial(_name, names), counts.cells.sum(axis=0), counts.ones.sum(axis=0),
+    )  # fmt: skip
+    apart: list[tuple[Feature, ...]] = []
+    for cells, ones in zip(counts.cells, counts.ones, strict=True):
+        other_cells, other_ones = all_cells - cells, all_ones - ones
+        inside, outside = ones / np.maximum(cells, 1), other_ones / np.maximum(other_cells, 1)
+        columns = _largest(np.abs(inside - outside) if other_cells.any() else inside, MAX_FEATURES)
+        apart.append(
+            tuple(
+                Feature(s, name_of(s), float(inside[s]), float(outside[s]))
+                for s in (columns if cells.any() else ())
+            )
+        )
+    return tuple(apart)
 
 
 def _largest(values: NDArray[Any], n_values: int) -> list[int]:

@@ -557,7 +557,7 @@ class BitMatrix:
     def _block(self, start: int, stop: int) -> Block:
         read = partial(self._read, start, stop, reuse=True)
         listed = partial(self._listed_rows, start, stop)
-        return Block(read, self._n_columns, self.layout, self.base, listed)
+        return Block(read, self._n_columns, self.layout, self.base, listed, start)
 
     def _listed_rows(self, start: int, stop: int) -> Events | None:
         return None if self.listed is None else self.listed.rows(start, stop)

@@ -55,10 +55,12 @@ class Block:
 
     def __init__(
         self, read: Callable[[], Words], n_columns: int, layout: Layout, base: NDArray[np.bool_],
-        listed: Callable[[], Events | None] = lambda: None,
+        listed: Callable[[], Events | None] = lambda: None, start: int = 0,
     ) -> None:  # fmt: skip
         self._read, self.n_columns, self.layout = read, n_columns, layout
         self._base, self._listed = base, listed
+        self.start = start
+        """The number of the first row. On a cluster, rows are counted within a partition."""
 
     @cached_property
     def words(self) -> Words:

@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 from bitmix.support import checks
 
 Purpose = Literal[
-    "seeds", "templates", "rows", "certificate", "sample", "folds", "bootstrap", "simulation"
-]
+    "seeds", "templates", "rows", "certificate", "sample", "folds", "bootstrap", "simulation",
+    "calibration",
+]  # fmt: skip
 _NUMBER: dict[Purpose, int] = {
     "seeds": 1, "templates": 2, "rows": 3, "certificate": 4, "sample": 5, "folds": 6,
-    "bootstrap": 7, "simulation": 8,
+    "bootstrap": 7, "simulation": 8, "calibration": 9,
 }  # fmt: skip
 
 

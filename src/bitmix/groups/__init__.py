@@ -1,0 +1,1 @@
+"""What the groups of a fit are like: their representatives, and rows that are unlike all groups."""
