@@ -10,8 +10,8 @@ from scipy import stats
 
 from bitmix import BitMatrix, TwoRoundEM, certify_fit
 from bitmix.certify import bounds
-from bitmix.certify.fit import matched_disagreements
-from bitmix.certify.verdict import Evidence, judge
+from bitmix.certify.evidence import Evidence, matched_disagreements
+from bitmix.certify.verdict import judge
 from bitmix.datasets import make_templates, paper_pair, sample_mixture
 from bitmix.errors import InputError
 from bitmix.metrics import templates_recovered

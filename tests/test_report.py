@@ -414,9 +414,19 @@ def test_certificates_in_plain_words(tmp_path):
     assert "Certified: the probability" in text
     assert "Issued <span" in text
     noisy, _ = mixture(n=300, m=600, noise=0.1)
-    text = write(tmp_path, MODELS["shared"](noisy), noisy)
+    text = write(tmp_path, MODELS["shared"](noisy), noisy, certificate=model.certify(noisy))
     assert "Not certified: the groups are too close to be proved separate." in text
     assert "Not issued <span" in text
+    held_out = write(tmp_path, MODELS["shared"](noisy), noisy)  # half of α for the held-out one
+    assert "Issued <span" in held_out
+    assert "had no part in that, voted on every bit" in held_out
+    few, _ = mixture(n=300, m=150, noise=0.05)
+    text = write(tmp_path, MODELS["shared"](few), few)
+    assert "of the template bits are certified all the same" in text
+    hidden = np.concatenate([X.to_dense(), X.to_dense()[:200] ^ (np.arange(300) < 40)])
+    text = write(tmp_path, model, hidden, certificate=model.certify(hidden))
+    assert "A certificate was issued, but" in text or "Not certified" in text
+    assert "Certified: the probability" not in text
     assert "does not mean that the templates are wrong" in text
     given = write(tmp_path, model, X, certificate=model.certify(X, alpha=0.01))
     assert "at level 0.01" in given

@@ -3,23 +3,32 @@
 import math
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
-from bitmix.theory.tails import Floats, log_upper_tail, upper_tail
+from bitmix.theory.tails import TINY, Floats, log_upper_tail, upper_tail
+
+_LONGEST_EXACT = 4_000
+"""Columns up to which the law of a margin is computed in full."""
 
 
 def upper_limit(successes: int, trials: int, error: float) -> float:
     """Clopper–Pearson upper limit: it is below the true rate with probability `error` at most."""
     if trials < 1 or successes >= trials:
         return 1.0
-    return float(stats.beta.ppf(1 - error, successes + 1, trials - successes))
+    return float(stats.beta.isf(error, successes + 1, trials - successes))
+
+
+def lower_limits(successes: ArrayLike, trials: ArrayLike, error: float) -> Floats:
+    """Clopper–Pearson lower limits: each is too high with probability `error` at most."""
+    v, M = np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64)
+    limits = stats.beta.ppf(error, np.maximum(v, 1), M - v + 1)
+    return np.asarray(np.where(v > 0, limits, 0.0))
 
 
 def interval(successes: int, trials: int, error: float) -> tuple[float, float]:
     """Two-sided Clopper–Pearson interval with coverage at least 1 - error."""
-    low = 0.0
-    if successes > 0:
-        low = float(stats.beta.ppf(error / 2, successes, trials - successes + 1))
+    low = float(lower_limits(successes, trials, error / 2))
     return low, upper_limit(successes, trials, error / 2)
 
 
@@ -52,14 +61,45 @@ def columns_needed(m: int, n: int, gap: int, p2: float, error: float) -> int | N
     return None
 
 
-def outvoted(sizes: Floats, n: int, q: float) -> float:
-    """n·Σ_i P(Bin(M_i, q) ≥ M_i/2): a bound on P(some majority is wrong) at noise q or less."""
-    return float(n * np.sum(upper_tail(sizes, min(q, 0.5), sizes / 2)))
+def margin_needed(d: int, m: int, q: float, error: float) -> int:
+    """g: the least margin on d columns that no true cluster reaches on both sides; d + 2 if none.
+
+    A row that agrees with template a on u of the d columns in which a and b differ, flips aside,
+    has a margin s = 2A - d, A a sum of u coins of rate 1 - q and d - u of rate q. P(s ≥ g) is
+    log-concave in u, so P(s ≥ g)·P(s ≤ -g) is largest for u = d/2, and there it rises with q. So
+    m(m-1) times that product bounds the probability that any true cluster has rows on both sides.
+    Margins have the parity of d.
+    """
+    if q >= 0.5:
+        return d + 2
+    if d < 1 or m < 2:
+        return d % 2 or 2
+    needed = np.arange(d // 2 + 1, d + 1)  # agreements
+    log_bound = math.log(m * (m - 1.0)) + _log_upper(d // 2, d, q) + _log_upper(-(-d // 2), d, q)
+    enough = np.flatnonzero(log_bound[needed] <= math.log(error))
+    return int(2 * needed[enough[0]] - d) if enough.size else d + 2
 
 
-def overturned(sizes: Floats, votes: Floats, n: int) -> float:
-    """n·k·max P(Bin(M_i, ½) ≥ v_i), v_i the weakest majority: needs no common noise level."""
-    return float(n * len(sizes) * np.max(upper_tail(sizes, 0.5, votes)))
+def _log_upper(u: int, d: int, q: float) -> Floats:
+    """ln P(A ≥ h) for h = 0 … d, A ~ Bin(u, 1-q) + Bin(d-u, q); for large d by Chernoff's bound."""
+    h = np.arange(d + 1)
+    if d <= _LONGEST_EXACT:
+        law = np.convolve(
+            stats.binom.pmf(np.arange(u + 1), u, 1 - q),
+            stats.binom.pmf(np.arange(d - u + 1), d - u, q),
+        )
+        return np.asarray(np.log(np.cumsum(law[::-1])[::-1] * (1 + 1e-9) + TINY))
+    tilt = np.geomspace(1e-3, 20.0, 200)
+    log_mgf = u * np.log(q + (1 - q) * np.exp(tilt)) + (d - u) * np.log1p(q * np.expm1(tilt))
+    best = np.full(d + 1, 0.0)
+    for t, value in zip(tilt.tolist(), log_mgf.tolist(), strict=True):
+        best = np.minimum(best, value - t * h)
+    return best
+
+
+def wrong_vote(sizes: ArrayLike, votes: ArrayLike, rate: float) -> Floats:
+    """P(Bin(M, rate) ≥ v): how likely flips of at most this rate make a wrong bit look so right."""
+    return upper_tail(sizes, min(rate, 0.5), votes)
 
 
 def poisson_quantile(mean: float, error: float) -> int:

@@ -1,23 +1,34 @@
 """Does the model fit at all? Checks of what the certificate assumes, each with a p-value.
 
 The certificate assumes one noise level for all columns and clusters, columns that flip
-independently, and no further template. A check is flagged if its p-value is below 10^-4 after
-correction for the number of comparisons.
+independently, rows that are independent draws, and no further template. A check is flagged if its
+p-value is below its level, 10^-4 for most, after correction for the number of comparisons.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from bitmix.certify.evidence import Evidence
+from bitmix.em.fit import fit_mixture
+from bitmix.em.noise import Noise
+from bitmix.em.search import Settings, converge, evaluate
+from bitmix.em.step import expect
 from bitmix.kernels import backend
 from bitmix.kernels.bits import Words, pack, unpack
 from bitmix.kernels.fixed import Ints
+from bitmix.models.mixture import Mixture
 from bitmix.rows.packed import BitMatrix
 from bitmix.theory.tails import Floats
 
 FLAG = 1e-4
+COPIES_FLAG = 1e-6
+"""Lower, as the noise level that matched rows are compared with is itself estimated."""
+SEARCH = Settings(Noise("shared", 0.1), n_init=5, max_iter=10_000, tol=1e-7)
+"""The search for templates in some of the rows: as `TemplateMixture` with one flip rate."""
 MAX_CELLS = 1 << 25
 """Cells that are looked at; of more rows, a random sample."""
 MAX_COLUMNS = 2_000
@@ -32,20 +43,27 @@ class ModelCheck:
     p_value: float
     """Corrected for the number of comparisons; at most 1."""
     says: str
+    level: float = FLAG
 
     @property
     def flagged(self) -> bool:
-        return self.p_value < FLAG
+        return self.p_value < self.level
 
 
 def model_checks(
-    words: Words, labels: NDArray[np.int64], T: BitMatrix, rng: np.random.Generator
+    words: Words,
+    labels: NDArray[np.int64],
+    T: BitMatrix,
+    rng: np.random.Generator,
+    evidence: Evidence,
 ) -> tuple[ModelCheck, ...]:
-    """Compare flip rates of columns, clusters, cells of both and rows, and pairs of columns."""
+    """Compare flip rates of columns, clusters, cells of both and rows, pairs of columns, matched
+    rows, and k with k + 1 templates.
+    """
     n = T.shape[1]
     rows = rng.permutation(len(words))[: max(2, MAX_CELLS // n)]
-    labels, flipped = labels[rows], words[rows] ^ T.words[labels[rows]]
-    flips = unpack(flipped, n)
+    words, labels = words[rows], labels[rows]
+    flips = unpack(words ^ T.words[labels], n)
     rate = float(flips.mean())
     if not 0 < rate < 0.5 or len(flips) < 2:
         return ()
@@ -57,6 +75,63 @@ def model_checks(
         _cells(counts, sizes, rate, clusters),
         _rows(flips.sum(axis=1, dtype=np.int64), n, rate),
         _pairs_of_columns(flips, rng),
+        _near_copies(evidence),
+        _missing_template(words, T, np.bincount(labels, minlength=len(T)), rate, rng),
+    )
+
+
+def _near_copies(evidence: Evidence) -> ModelCheck:
+    """Matched rows agree more often than flips at the rate found allow."""
+    rate = evidence.flips / (evidence.m * evidence.n)
+    expected = 2 * rate * (1 - rate)
+    share = evidence.disagreements / max(evidence.compared, 1)
+    return ModelCheck(
+        "rows alike beyond their template",
+        float(stats.binom.cdf(evidence.disagreements, evidence.compared, expected)),
+        f"rows that are close on one half of the columns differ in {share:.1%} of the other half, "
+        f"{expected:.1%} expected: rows may be near-copies of each other, or a template is missing",
+        COPIES_FLAG,
+    )
+
+
+def _missing_template(
+    words: Words, T: BitMatrix, sizes: Ints, rate: float, rng: np.random.Generator
+) -> ModelCheck:
+    """Do k + 1 templates, found in half of the rows, predict the other half better than k can?
+
+    By universal inference, the ratio of the likelihood of the second half under k + 1 templates
+    learned from the first half to its maximum over k templates exceeds 1/ε with probability ε at
+    most if there are k templates. The maximum is the best of two optima, not a proven one.
+    """
+    name, (k, n) = "one more template", T.shape
+    order = rng.permutation(len(words))
+    halves = [
+        BitMatrix.trusted(np.ascontiguousarray(words[part]), n)
+        for part in (order[::2], order[1::2])
+    ]
+    first, second = halves
+    if len(second) <= k + 1:
+        return ModelCheck(name, 1.0, "there are too few rows to look for one more template")
+    seed = int(rng.integers(1 << 32))
+    more, same = (
+        fit_mixture(first, count, SEARCH, compare_models=False, seed=seed).fit.mixture
+        for count in (k + 1, k)
+    )
+    given = Mixture(T.to_dense(np.float64), (sizes + 1) / (sizes.sum() + k), rate)
+    best = max(
+        expect(second, fitted).log_likelihood
+        for start in (given, same)
+        for fitted in (
+            start,
+            converge(second, evaluate(second, start, SEARCH.noise), SEARCH).mixture,
+        )
+    )
+    gain = expect(second, more).log_likelihood - best
+    return ModelCheck(
+        name,
+        math.exp(min(0.0, -gain)),
+        f"{k + 1} templates found in half of the rows predict the other half by {gain:.3g} nats "
+        f"better than {k} can: a template may be missing",
     )
 
 

@@ -1,37 +1,36 @@
 """A certificate for a fit: are these templates exactly the true ones?
 
-For every parameter value with at most k templates, P(issued and templates wrong) ≤ α, whatever
-method found the templates and however they depend on the data. It has three parts, each with an
-error of α/3: the noise level, from matched rows and without relying on the clustering; the
-partition, from the gap between clusters; the templates, from the votes of their rows. The proof is
-in the documentation, under "Certificates and their proofs".
+For every parameter value with at most k templates, P(issued and templates wrong) ≤ α. There are two
+methods. "all-pairs" holds whatever found the templates and however they depend on the data; it
+compares all pairs of rows. "held-out" learns from a third of the rows and lets the others vote,
+which needs far less separation, but k must not be chosen on all rows. Where not every bit can be
+certified, `mask` says which are. The proofs are in the documentation, under "Certificates and
+their proofs".
 """
 
 import html
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bitmix.certify import bounds
+from bitmix.certify import bounds, verdict
 from bitmix.certify.checks import ModelCheck, model_checks
-from bitmix.certify.verdict import Evidence, Part, judge, least_alpha, parts_of
+from bitmix.certify.evidence import Evidence, gather
+from bitmix.certify.heldout import HeldOut, HeldOutEvidence, hold_out
+from bitmix.certify.verdict import Part, Votes
 from bitmix.errors import InputError
 from bitmix.kernels import backend
-from bitmix.kernels.bits import Words, pack, unpack
-from bitmix.rows import as_rows, unweighted
+from bitmix.rows import Rows, as_rows
 from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
 from bitmix.support.randomness import draw_without_replacement, seed_of, stream
-from bitmix.theory.tails import log_choose
 
 MAX_ROWS = 10_000
 """Rows whose pairs are all compared; of more, a uniform random sample is used."""
-MAX_MATCHED_ROWS = 4_000
-"""Rows that are matched to bound the noise level."""
-USED_MATCHES = 0.9
-"""Fraction of the matched pairs that is used, the closest."""
+
+Method = Literal["all-pairs", "held-out", "both"]
 
 CONDITIONS = (
     "rows are distinct and independent draws",
@@ -39,9 +38,11 @@ CONDITIONS = (
     "every bit of every row flips independently with one common probability below ½",
     "there are at most k templates",
 )
+K_FIXED = "k was fixed before the data were seen, or chosen on other rows"
+K_CHOSEN = "k was chosen on these rows, for which α is divided by k(k + 1)"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FitCertificate:
     """Whether the templates of a fit are certified to be exactly the true ones."""
 
@@ -49,17 +50,22 @@ class FitCertificate:
     alpha: float
     parts: tuple[Part, ...]
     q_hi: float
-    """Upper limit of the noise level, from matched rows; it is too small with probability ≤ α/3."""
-    least_alpha: float
-    """The smallest α at which the certificate would be issued; 1 if there is none."""
+    """Upper limit of the noise level, from matched rows."""
+    least_alpha: float | None
+    """The smallest α at which the certificate would be issued, 1 if there is none; None for the
+    held-out method, whose sorting depends on α."""
     q_interval: tuple[float, float]
     """Clopper–Pearson interval for q from the flips, if the templates are right; its own α."""
     weight_intervals: tuple[tuple[float, float], ...]
     """Joint Clopper–Pearson intervals for the weights, if the partition is right; their own α."""
     model_checks: tuple[ModelCheck, ...]
     """Tests of the conditions; not part of the certificate."""
-    evidence: Evidence
+    evidence: Evidence | HeldOutEvidence
     random_state: int
+    mask: NDArray[np.bool_]
+    """The template bits that are certified, shape (k, n): P(any of them is wrong) ≤ α."""
+    method: str = "all-pairs"
+    votes: str = "fair"
     conditions: tuple[str, ...] = CONDITIONS
 
     @property
@@ -67,17 +73,34 @@ class FitCertificate:
         """What the flagged model checks say."""
         return tuple(check.says for check in self.model_checks if check.flagged)
 
+    @property
+    def holds(self) -> bool:
+        """Whether it is issued and no model check objects to its conditions."""
+        return self.issued and not self.objections
+
+    @property
+    def verdict(self) -> str:
+        """One of "issued", "issued, but checks object" and "not issued"."""
+        if not self.issued:
+            return "not issued"
+        return "issued, but checks object" if self.objections else "issued"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {**asdict(self), "objections": list(self.objections)}
+        return {
+            **asdict(self),
+            "mask": self.mask.astype(int).tolist(),
+            "verdict": self.verdict,
+            "objections": list(self.objections),
+        }
 
     def __str__(self) -> str:
-        verdict = "ISSUED" if self.issued else "NOT ISSUED"
-        lines = [f"Certificate {verdict} at α = {self.alpha:g}: {self._meaning}"]
+        lines = [f"Certificate {self.verdict.upper()} at α = {self.alpha:g}: {self._meaning}"]
         lines += [f"  {'✓' if part.holds else '✗'} {part.name}: {part.says}" for part in self.parts]
         low, high = self.q_interval
         lines.append(f"  noise between {low:.4g} and {high:.4g}, if the templates are right")
-        lines.append(f"  smallest α at which it would be issued: {self.least_alpha:.2g}")
+        if self.least_alpha is not None:
+            lines.append(f"  smallest α at which it would be issued: {self.least_alpha:.2g}")
         lines += [f"  ! {objection}" for objection in self.objections]
         lines.append("  It rests on: " + "; ".join(self.conditions) + ".")
         return "\n".join(lines)
@@ -87,19 +110,35 @@ class FitCertificate:
 
     @property
     def _meaning(self) -> str:
+        k = len(self.mask)
+        if self.holds:
+            return f"all {k} templates are exactly right"
         if self.issued:
-            return f"all {len(self.evidence.sizes)} templates are exactly right"
+            n = len(self.objections)
+            return (
+                f"all {k} templates would be exactly right if its conditions held, but "
+                f"{n} {'check objects' if n == 1 else 'checks object'}"
+            )
+        if self.mask.any() and not self.objections:
+            return f"{self.mask.mean():.1%} of the template bits are certified"
         return "nothing is certified; the templates may still be right"
 
 
 def certify_fit(
-    X: Any, templates: ArrayLike, alpha: float = 0.05, random_state: int = 0
+    X: Any,
+    templates: ArrayLike,
+    alpha: float = 0.05,
+    random_state: int = 0,
+    *,
+    method: Method = "all-pairs",
+    votes: Votes = "fair",
+    k_fixed: bool = True,
 ) -> FitCertificate:
     """Certify that `templates` are exactly the templates behind the rows of X.
 
     Parameters
     ----------
-    X : array-like, sparse matrix, table or BitMatrix of 0 and 1
+    X : array-like, sparse matrix, table, BitMatrix or Dask array of 0 and 1
         The rows, distinct and independent.
     templates : array-like of 0 and 1, shape (k, n)
         From any method, depending on X in any way.
@@ -107,133 +146,98 @@ def certify_fit(
         For every noise level, weights and at most k templates:
         P(certificate issued and templates wrong) ≤ α.
     random_state : int, default=0
-        Splits the columns (and draws the sample of more than 10,000 rows). It is fixed by
-        default: to try several and report the one that is issued breaks the promise.
+        Splits columns and rows. It is fixed by default: to try several and report the one that is
+        issued breaks the promise. So does a method chosen after looking at both results.
+    method : {"all-pairs", "held-out", "both"}, default="all-pairs"
+        "all-pairs" compares all rows with each other, and k may be chosen in any way. "held-out"
+        learns templates from a third of the rows; the others are sorted by margins and vote. It
+        needs far fewer differing columns, but k must be fixed beforehand, or see `k_fixed`. "both"
+        gives each of them α/2, and is held-out unless the first is issued.
+    votes : {"fair", "common"}, default="fair"
+        A bit's majority must be too large for fair coins, which is safe where columns differ in
+        noise, or only for flips at the common noise level, which takes about a quarter of the rows.
+        "common" has no effect where a model check objects: fair coins are used then.
+    k_fixed : bool, default=True
+        Whether k was fixed before these rows were seen, or chosen on others. If not, the held-out
+        method divides α by k(k + 1), as the sum of 1/k(k + 1) over all k is 1.
 
     Returns
     -------
     FitCertificate
     """
     alpha = checks.between(alpha, "alpha", 0, 1)
+    for name, value, known in (
+        ("method", method, ("all-pairs", "held-out", "both")),
+        ("votes", votes, ("fair", "common")),
+    ):
+        if value not in known:
+            raise InputError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
     seed = seed_of(random_state)
-    rows, T = unweighted(as_rows(X, missing=True)), BitMatrix.from_dense(templates)
-    if rows.layout.missing:
-        raise InputError(
-            "a certificate counts the flips of every cell, but X has missing cells: drop rows or "
-            "columns that have them"
-        )
+    rows, T = _complete(as_rows(X, missing=True)), BitMatrix.from_dense(templates)
     m, n = rows.shape
     if T.shape[1] != n:
         raise InputError(f"templates must have the {n} columns of X, got {T.shape[1]}")
     rng = stream(seed, "certificate")
     words = rows.take(draw_without_replacement(m, MAX_ROWS, rng) if m > MAX_ROWS else np.arange(m))
     labels = backend(2e-9 * words.size * len(T)).hamming(words, T.words).argmin(axis=1)
-    evidence = gather(words, labels, T, rng)
-    verdict = judge(evidence, alpha)
-    return FitCertificate(
-        issued=all(verdict.holds(evidence)),
+    evidence, agree = gather(words, labels, T, rng)
+    found = model_checks(words, labels, T, rng, evidence)
+    if any(check.flagged for check in found):
+        votes = "fair"
+    share = alpha / 2 if method == "both" else alpha
+    limits = verdict.judge(evidence, share, votes)
+    pairs = FitCertificate(
+        issued=all(limits.holds(evidence)),
         alpha=alpha,
-        parts=parts_of(evidence, verdict),
-        q_hi=verdict.q_hi,
-        least_alpha=least_alpha(evidence),
+        parts=verdict.parts_of(evidence, limits),
+        q_hi=limits.q_hi,
+        least_alpha=verdict.least_alpha(evidence, votes),
         q_interval=bounds.interval(evidence.flips, evidence.m * n, alpha),
         weight_intervals=tuple(
             bounds.interval(size, evidence.m, alpha / len(T)) for size in evidence.sizes
         ),
-        model_checks=model_checks(words, labels, T, rng),
+        model_checks=found,
         evidence=evidence,
         random_state=seed,
+        mask=verdict.mask_of(evidence, limits, agree),
+        votes=votes,
+    )
+    if method == "all-pairs" or (method == "both" and pairs.issued):
+        return pairs
+    k = len(T)
+    held_out = hold_out(
+        rows, T.to_dense(np.uint8), share if k_fixed else share / (k * (k + 1)), votes, seed,
+        (evidence.disagreements, evidence.compared),
+        (evidence.duplicates, evidence.duplicates_expected),
+    )  # fmt: skip
+    return _of_held_out(pairs, held_out, k_fixed)
+
+
+def _of_held_out(pairs: FitCertificate, held_out: HeldOut, k_fixed: bool) -> FitCertificate:
+    """The same certificate by the votes of held-out rows."""
+    return replace(
+        pairs,
+        issued=bool(held_out.mask.all()),
+        parts=held_out.parts,
+        q_hi=held_out.q_hi,
+        least_alpha=None,
+        evidence=held_out.evidence,
+        mask=held_out.mask,
+        method="held-out",
+        conditions=(*CONDITIONS, K_FIXED if k_fixed else K_CHOSEN),
     )
 
 
-def gather(
-    words: Words, labels: NDArray[np.int64], T: BitMatrix, rng: np.random.Generator
-) -> Evidence:
-    """What the certificate is computed from, whatever α is."""
-    m, (k, n) = len(words), T.shape
-    disagreements, compared = matched_disagreements(words, n, rng)
-    gap = _least_gap(words, labels, n)
-    duplicates, expected = _equal_rows(words, labels, T)
-    sizes = np.bincount(labels, minlength=k)
-    ones = backend(6e-8 * words.size).column_sums(words, np.eye(k, dtype=np.int64)[labels], n)
-    agree = np.where(T.to_dense(bool), ones, sizes[:, None] - ones)
-    return Evidence(
-        m=m,
-        n=n,
-        disagreements=disagreements,
-        compared=compared,
-        gap=gap,
-        sizes=tuple(sizes.tolist()),
-        weakest_votes=tuple(agree.min(axis=1).tolist()),
-        not_majority=int((2 * agree <= sizes[:, None]).sum()),
-        flips=int((sizes[:, None] - agree).sum()),
-        duplicates=duplicates,
-        duplicates_expected=expected,
-    )
-
-
-def matched_disagreements(words: Words, n: int, rng: np.random.Generator) -> tuple[int, int]:
-    """Match rows by closeness on half of the columns, count disagreements on the other half.
-
-    Given labels and the first half, every matched pair disagrees in each column of the second half
-    with probability p2 or 1 - p2 ≥ p2, independently: the count dominates Bin(compared, p2).
-    """
-    if n < 2 or len(words) < 2:
-        return 0, 0
-    order = rng.permutation(n)
-    first, second = (_columns(words, n, half) for half in (order[: n // 2], order[n // 2 :]))
-    first, second = first[:MAX_MATCHED_ROWS], second[:MAX_MATCHED_ROWS]
-    a, b, distance = _greedy_matching(first)
-    used = np.argsort(distance, kind="stable")[: max(1, round(USED_MATCHES * len(a)))]
-    differ = int(np.bitwise_count(second[a[used]] ^ second[b[used]]).sum())
-    return differ, len(used) * (n - n // 2)
-
-
-def _columns(words: Words, n: int, chosen: NDArray[np.int64]) -> Words:
-    """The rows with these columns only, one block of rows at a time."""
-    step = max(1, (1 << 22) // n)
-    return np.concatenate(
-        [pack(unpack(words[a : a + step], n)[:, chosen]) for a in range(0, len(words), step)]
-    )
-
-
-def _greedy_matching(words: Words) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]:
-    """Disjoint pairs of rows and their distances: each row in turn with the nearest one left."""
-    left = np.arange(len(words))
-    pairs, distances = [], []
-    while len(left) > 1:
-        to_first = backend(1e-9 * words.size).hamming(words[left[1:]], words[left[0]][None])[:, 0]
-        nearest = int(to_first.argmin())
-        pairs.append((left[0], left[nearest + 1]))
-        distances.append(int(to_first[nearest]))
-        left = np.delete(left[1:], nearest)
-    a, b = np.array(pairs).T
-    return a, b, np.array(distances)
-
-
-def _least_gap(words: Words, labels: NDArray[np.int64], n: int) -> int:
-    """Least distance between rows of different labels; n + 1 if there is one label only."""
-    gap = n + 1
-    for start in range(0, len(words), 256):
-        distance = backend(3e-7 * words.size).hamming(words[start : start + 256], words[start:])
-        same = labels[start : start + 256, None] == labels[None, start:]
-        gap = min(gap, int(np.where(same, n + 1, distance).min()))
-    return gap
-
-
-def _equal_rows(words: Words, labels: NDArray[np.int64], T: BitMatrix) -> tuple[int, float]:
-    """Pairs of equal rows of one label that differ from their template, and how many to expect.
-
-    If two rows have f flips each, the columns of each are uniform over C(n, f) sets, so the rows
-    are equal with probability 1/C(n, f), and such pairs are pairwise independent. Rows without
-    flips are always equal and prove nothing.
-    """
-    flips = np.bitwise_count(words ^ T.words[labels]).sum(axis=1, dtype=np.int64)
-    flipped = flips > 0
-    keys = np.column_stack([labels[flipped].astype(np.uint64), words[flipped]])
-    _, copies = np.unique(keys, axis=0, return_counts=True)
-    kinds, rows = np.unique(
-        np.column_stack([labels[flipped], flips[flipped]]), axis=0, return_counts=True
-    )
-    chance = np.exp(-log_choose(T.shape[1], kinds[:, 1]))
-    return int((copies * (copies - 1) // 2).sum()), float((rows * (rows - 1) / 2 * chance).sum())
+def _complete(rows: Rows) -> Rows:
+    """The rows, after it is checked that they have neither weights nor missing cells."""
+    if rows.layout.weight_one:
+        raise InputError(
+            "X has weights, but a certificate counts rows as independent draws: give the rows "
+            "without weights"
+        )
+    if rows.layout.missing:
+        raise InputError(
+            "a certificate counts the flips of every cell, but X has missing cells: drop rows or "
+            "columns that have them, or use certified_bits, which counts known cells"
+        )
+    return rows

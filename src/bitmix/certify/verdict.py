@@ -2,11 +2,20 @@
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bitmix.certify import bounds
+from bitmix.certify.evidence import Evidence
+from bitmix.kernels.fixed import Ints
 from bitmix.theory.tails import Floats, noise_of_pair
+
+Votes = Literal["fair", "common"]
+"""What a majority is compared with: fair coins, or flips at the common noise level."""
+COPIES_LEVEL = 1e-4
+"""Chance equalities of rows exceed what is allowed with this probability at most."""
 
 
 @dataclass(frozen=True)
@@ -22,74 +31,71 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """Counts from the rows and the templates; they do not depend on α."""
-
-    m: int
-    """Rows used."""
-    n: int
-    disagreements: int
-    """Cells in which matched rows differ, in the half of the columns not used for matching."""
-    compared: int
-    """Matched pairs times those columns."""
-    gap: int
-    """Least distance between rows of different clusters; n + 1 if there is one cluster only."""
-    sizes: tuple[int, ...]
-    """Rows in the cluster of each template, those that are nearest to it."""
-    weakest_votes: tuple[int, ...]
-    """For each cluster the smallest number of rows that agree with the template in a column."""
-    not_majority: int
-    """Template bits that are not the strict majority of their cluster."""
-    flips: int
-    """Bits in which rows differ from their template."""
-    duplicates: int
-    """Pairs of equal rows of one cluster that differ from their template."""
-    duplicates_expected: float
-    """How many of them independent flips would give on average."""
-
-
-@dataclass(frozen=True)
 class Verdict:
     """The limits at one α, to compare the evidence with."""
 
     alpha: float
     p_hi: float
     q_hi: float
+    rate: float
+    """The flip rate that votes are compared with: ½ for fair coins, or the limit of the noise."""
     gap_needed: int
     outvoted: float
-    """Bound on the probability that some majority is wrong."""
+    """Bound on the probability that flips alone make such majorities."""
     duplicates_allowed: int
 
     def holds(self, evidence: Evidence) -> tuple[bool, bool, bool, bool]:
         """Whether the requirements hold: noise, partition, templates, distinct rows."""
-        several = len(evidence.sizes) > 1
         return (
             self.q_hi < 0.5,
-            min(evidence.sizes) > 0
-            and evidence.m > 1
-            and (not several or evidence.gap >= self.gap_needed),
+            self.separates(evidence),
             evidence.not_majority == 0 and self.outvoted <= self.alpha / 3,
             evidence.duplicates <= self.duplicates_allowed,
         )
 
+    def separates(self, evidence: Evidence) -> bool:
+        """Whether the groups are proved to be the true clusters."""
+        several = len(evidence.sizes) > 1
+        return (
+            min(evidence.sizes) > 0
+            and evidence.m > 1
+            and (not several or evidence.gap >= self.gap_needed)
+        )
 
-def judge(evidence: Evidence, alpha: float) -> Verdict:
+
+def judge(evidence: Evidence, alpha: float, votes: Votes = "fair") -> Verdict:
     """The limits at level α: noise, partition and templates have an error of α/3 each."""
     p_hi = bounds.upper_limit(evidence.disagreements, evidence.compared, alpha / 3)
     q_hi = noise_of_pair(p_hi)
-    sizes, votes = (np.array(x, dtype=np.float64) for x in (evidence.sizes, evidence.weakest_votes))
+    rate = 0.5 if votes == "fair" else q_hi
+    sizes, weakest = (
+        np.array(x, dtype=np.float64) for x in (evidence.sizes, evidence.weakest_votes)
+    )
     return Verdict(
         alpha=alpha,
         p_hi=p_hi,
         q_hi=q_hi,
+        rate=rate,
         gap_needed=bounds.least_gap(evidence.m, evidence.n, p_hi, alpha / 3),
-        outvoted=_outvoted(sizes, votes, evidence.n, q_hi),
-        duplicates_allowed=bounds.poisson_quantile(evidence.duplicates_expected, 1e-4),
+        outvoted=_outvoted(sizes, weakest, evidence.n, rate),
+        duplicates_allowed=bounds.poisson_quantile(evidence.duplicates_expected, COPIES_LEVEL),
     )
 
 
-def _outvoted(sizes: Floats, votes: Floats, n: int, q_hi: float) -> float:
-    return max(bounds.outvoted(sizes, n, q_hi), bounds.overturned(sizes, votes, n))
+def mask_of(evidence: Evidence, verdict: Verdict, agree: Ints) -> NDArray[np.bool_]:
+    """The template bits that are certified even if not all are, shape (k, n)."""
+    k, n = agree.shape
+    noise, partition, _, distinct = verdict.holds(evidence)
+    if not (noise and partition and distinct):
+        return np.zeros((k, n), dtype=bool)
+    sizes = np.array(evidence.sizes)[:, None]
+    wrong = n * k * bounds.wrong_vote(sizes, agree, verdict.rate)
+    return np.asarray((2 * agree > sizes) & (wrong <= verdict.alpha / 3))
+
+
+def _outvoted(sizes: Floats, votes: Floats, n: int, rate: float) -> float:
+    """n·k·max P(Bin(M_i, rate) ≥ v_i), v_i the weakest majority of cluster i."""
+    return float(n * len(sizes) * np.max(bounds.wrong_vote(sizes, votes, rate)))
 
 
 def parts_of(evidence: Evidence, verdict: Verdict) -> tuple[Part, ...]:
@@ -106,13 +112,36 @@ def parts_of(evidence: Evidence, verdict: Verdict) -> tuple[Part, ...]:
     )
 
 
-def _noise_says(evidence: Evidence, verdict: Verdict, holds: bool) -> str:
-    if holds:
-        return f"at most {verdict.q_hi:.4g}, from {evidence.compared:,} comparisons"
-    return (
-        f"{evidence.disagreements:,} disagreements in {evidence.compared:,} comparisons leave no "
-        "limit below ½: more columns, more rows or less noise would help"
+def noise_part(disagreements: int, compared: int, q_hi: float) -> Part:
+    """Whether the noise level has a limit below ½."""
+    if q_hi < 0.5:
+        return Part("noise", True, 0.5, q_hi, f"at most {q_hi:.4g}, from {compared:,} comparisons")
+    return Part(
+        "noise",
+        False,
+        0.5,
+        q_hi,
+        f"{disagreements:,} disagreements in {compared:,} comparisons leave no limit below ½: more "
+        "columns, more rows or less noise would help",
     )
+
+
+def distinct_part(duplicates: int, expected: float, allowed: int) -> Part:
+    """Whether equal rows are as few as chance makes them."""
+    holds = duplicates <= allowed
+    says = f"{duplicates:,} pairs of rows are equal, {expected:.2g} expected by chance"
+    if not holds:
+        says += ": some rows seem to be copies of each other, so rows are not independent draws"
+    return Part("distinct rows", holds, allowed, duplicates, says)
+
+
+def _noise_says(evidence: Evidence, verdict: Verdict, holds: bool) -> str:
+    return noise_part(evidence.disagreements, evidence.compared, verdict.q_hi).says
+
+
+def _distinct_says(evidence: Evidence, verdict: Verdict, holds: bool) -> str:
+    allowed = verdict.duplicates_allowed
+    return distinct_part(evidence.duplicates, evidence.duplicates_expected, allowed).says
 
 
 def _partition_says(evidence: Evidence, verdict: Verdict, holds: bool) -> str:
@@ -150,32 +179,24 @@ def _templates_says(evidence: Evidence, verdict: Verdict, holds: bool) -> str:
     if evidence.not_majority:
         return f"{evidence.not_majority} template bits are not the majority of their group"
     wrong = min(verdict.outvoted, 1.0)
-    says = f"every bit is its group's majority, wrong with probability at most {wrong:.2g}"
+    says = f"every bit is its group's majority, by flips alone with probability at most {wrong:.2g}"
     if holds:
         return says
     needed = f"{says}, {verdict.alpha / 3:.2g} needed"
     sizes, votes = (np.array(x, dtype=np.float64) for x in (evidence.sizes, evidence.weakest_votes))
     for factor in np.geomspace(1.1, 1e4, 80):
         more, agreeing = np.ceil(sizes * factor), np.floor(votes * factor)
-        if _outvoted(more, agreeing, evidence.n, verdict.q_hi) <= verdict.alpha / 3:
+        if _outvoted(more, agreeing, evidence.n, verdict.rate) <= verdict.alpha / 3:
             times = float(f"{factor:.2g}")  # two digits, but 310 rather than 3.1e+02
             return f"{needed}: about {times:g} times as many rows would be enough"
     return f"{needed}: more rows alone would not be enough"
 
 
-def _distinct_says(evidence: Evidence, verdict: Verdict, holds: bool) -> str:
-    says = (
-        f"{evidence.duplicates:,} pairs of equal rows that differ from their template, "
-        f"{evidence.duplicates_expected:.2g} expected"
-    )
-    return says if holds else f"{says}: rows are copies of each other; keep one of each"
-
-
-def least_alpha(evidence: Evidence) -> float:
+def least_alpha(evidence: Evidence, votes: Votes = "fair") -> float:
     """The smallest α at which all requirements hold, by bisection: a larger α eases each."""
 
     def issued(log_alpha: float) -> bool:
-        return all(judge(evidence, math.exp(log_alpha)).holds(evidence))
+        return all(judge(evidence, math.exp(log_alpha), votes).holds(evidence))
 
     low, high = math.log(1e-15), math.log(1 - 1e-9)
     if not issued(high):

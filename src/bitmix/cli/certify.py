@@ -1,5 +1,6 @@
 """``bitmix certify``."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,17 @@ from bitmix.cli.options import Json, Quiet
 from bitmix.cli.output import print_json
 
 
+class Method(StrEnum):
+    all_pairs = "all-pairs"
+    held_out = "held-out"
+    both = "both"
+
+
+class Votes(StrEnum):
+    fair = "fair"
+    common = "common"
+
+
 def certify(
     model: Annotated[Path, typer.Argument(help="A model saved by bitmix fit.")],
     data: Annotated[Path, typer.Argument(help="The rows of the fit, in any format, or -.")],
@@ -17,27 +29,38 @@ def certify(
     alpha: Annotated[
         float, typer.Option(help="Largest probability of a wrong certificate, in (0, 1).")
     ] = 0.05,
-    check: Annotated[bool, typer.Option("--check", help="Exit with code 1 if not issued.")] = False,
+    method: Annotated[
+        Method,
+        typer.Option(help="Compare all rows, let held-out rows vote, or half of α for each."),
+    ] = Method.all_pairs,
+    votes: Annotated[
+        Votes, typer.Option(help="Compare majorities with fair coins, or with the common noise.")
+    ] = Votes.fair,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Exit with code 1 if it is not issued or a check objects."),
+    ] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Certify that the templates of a fit are exactly right.
 
-    Prints what was checked and, if the certificate is not issued, what would help.
+    Prints what was checked and, if the certificate is not issued, what would help. If it is issued
+    but a check of its conditions objects, it does not say that the templates are right.
 
     \b
     Examples:
       bitmix certify my.model rows.bits
-      bitmix certify my.model rows.csv --check
+      bitmix certify my.model rows.csv --method held-out --check
     """
     from bitmix.estimators.load import load_model
 
     fitted = load_model(model)
     rows = reading.open_for(fitted, data).read()
-    certificate = fitted.certify(rows, alpha)
+    certificate = fitted.certify(rows, alpha, method=method.value, votes=votes.value)
     if as_json:
         print_json(certificate.to_dict())
     elif not quiet:
         typer.echo(str(certificate))
-    if check and not certificate.issued:
+    if check and not certificate.holds:
         raise typer.Exit(1)

@@ -153,9 +153,20 @@ def records_of(selection: Any) -> list[dict[str, Any]]:
 def summarize_certificate(certificate: Any, reason: str) -> dict[str, Any]:
     """Whether a certificate was issued, and why not. Without a certificate, the reason counts."""
     if certificate is None:
-        return {"issued": False, "why_not": [reason]}
+        return {"issued": False, "verdict": "none", "why_not": [reason], "objections": []}
     failed = [f"{part.name}: {part.says}" for part in certificate.parts if not part.holds]
-    return {"issued": certificate.issued, "alpha": certificate.alpha, "why_not": failed}
+    mask = certificate.mask
+    shown = {"mask": mask.astype(int)} if mask.size <= MAX_PROBABILITIES else {}
+    return {
+        "issued": certificate.issued,
+        "verdict": certificate.verdict,
+        "alpha": certificate.alpha,
+        "method": certificate.method,
+        "why_not": failed,
+        "objections": list(certificate.objections),
+        "certified": float(mask.mean()),
+        **shown,
+    }
 
 
 def print_fit(summary: dict[str, Any]) -> None:
@@ -273,6 +284,16 @@ def starts_line(summary: dict[str, Any]) -> str:
 
 
 def _certificate_line(certificate: dict[str, Any]) -> str:
-    if certificate["issued"]:
+    objections = certificate["objections"]
+    if certificate["issued"] and not objections:
         return f"certificate: issued at α = {certificate['alpha']:g}, every template is exact"
-    return f"certificate: not issued ({certificate['why_not'][0]})"
+    if certificate["issued"]:
+        more = f", and {len(objections) - 1} more" if len(objections) > 1 else ""
+        return (
+            f"certificate: issued at α = {certificate['alpha']:g}, but a check of its conditions "
+            f"objects, so the templates may be wrong ({objections[0]}{more})"
+        )
+    line = f"certificate: not issued ({certificate['why_not'][0]})"
+    if certificate.get("certified") and not objections:
+        line += f"; {certificate['certified']:.1%} of the template bits are certified"
+    return line

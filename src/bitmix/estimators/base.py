@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bitmix.certify.fit import FitCertificate, certify_fit
+from bitmix.certify.fit import FitCertificate, Method, certify_fit
+from bitmix.certify.verdict import Votes
 from bitmix.em import predict
 from bitmix.em.seeds import as_dense
 from bitmix.em.step import Round, expect
@@ -54,6 +55,8 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
     """How the fingerprints of the fit were made, if their file says it."""
     codes_: Codes | None = None
     """How the cells of a table were read as bits; None if they were 0 and 1."""
+    k_chosen_: bool = False
+    """Whether the number of components was chosen on the rows of the fit."""
 
     calibration_: Calibration | None = None
     """How well rows fit that were not in the fit, if `calibrate` was called."""
@@ -265,26 +268,39 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         p = mixture.probabilities
         return sample_probabilities(p, self.weights_, mixture.items, n_samples, rng)
 
-    def certify(self, X: Any, alpha: float = 0.05, random_state: int = 0) -> FitCertificate:
+    def certify(
+        self,
+        X: Any,
+        alpha: float = 0.05,
+        random_state: int = 0,
+        *,
+        method: Method = "all-pairs",
+        votes: Votes = "fair",
+    ) -> FitCertificate:
         """Certify that `templates_` are exactly the templates behind the rows of X.
 
         See `bitmix.certify_fit`: for every parameter value with at most k templates,
         P(certificate issued and templates wrong) ≤ α. That holds for one flip rate for all bits, so
-        fits with another noise model are refused.
+        fits with another noise model are refused; `certified_bits` holds for them, too. If
+        `select_components` chose k, the held-out method divides α by k(k + 1).
         """
-        rows = self.rows_like_fit(X)
         if (noise_model := self.mixture_.noise_model) != "shared":
             raise InputError(
                 "a certificate assumes one flip rate for all bits, but this fit has "
-                f"noise_model={noise_model!r}: fit with noise_model='shared'"
+                f"noise_model={noise_model!r}: fit with noise_model='shared', or use "
+                "certified_bits on rows that were not fitted, which needs no noise model"
             )
-        return certify_fit(rows, self.templates_, alpha, random_state)
+        rows = self.rows_like_fit(X, missing=True)
+        return certify_fit(
+            rows, self.templates_, alpha, random_state, method=method, votes=votes,
+            k_fixed=not self.k_chosen_,
+        )  # fmt: skip
 
-    def rows_like_fit(self, X: Any, sample_weight: Any = None) -> Rows:
+    def rows_like_fit(self, X: Any, sample_weight: Any = None, *, missing: bool = False) -> Rows:
         """X as packed rows, its columns checked against those of the fit."""
         check_is_fitted(self)
         rows = as_rows(
-            X, self.binarize, missing=self._takes_missing, sample_weight=sample_weight,
+            X, self.binarize, missing=missing or self._takes_missing, sample_weight=sample_weight,
             codes=self.codes_,
         )  # fmt: skip
         self._check_columns(X, rows, reset=False)
@@ -313,6 +329,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
             "fingerprint_type": self.fingerprint_type_,
             "representatives": self.representatives_,
             "codes": None if self.codes_ is None else self.codes_.to_dict(),
+            "k_chosen": self.k_chosen_,
         }
         modelfile.write(path, header, arrays)
 
@@ -354,6 +371,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
             model.codes_ = Codes.from_dict(header["codes"])
             if model.codes_.columns and model.codes_.n_planes != n:
                 raise InputError(f"codes must be for {n} columns, got {model.codes_.n_planes}")
+        model.k_chosen_ = bool(header.get("k_chosen", False))
         model.calibration_ = Calibration.from_arrays(arrays)
         if (named := header.get("representatives")) is not None:
             if not isinstance(named, list) or len(named) != len(model.weights_):

@@ -278,6 +278,8 @@ def _enumerated(
     else:
         best = min(candidates.values(), key=lambda candidate: getattr(candidate, criterion))
     models = tuple(fits[k] for k in candidates)
+    for model in models:
+        model.k_chosen_ = len(models) > 1
     return Selection(best.n_components, criterion, tuple(candidates.values()), models)
 
 

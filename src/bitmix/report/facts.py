@@ -273,8 +273,12 @@ def certify_if_possible(
         )
     if rows.layout.missing:
         return None, "A certificate needs complete rows. Some cells of these rows are missing."
+    if rows.shape[0] < 3 * len(model.templates_):
+        return None, "A certificate needs at least three rows per template."
     try:
-        return certify_fit(rows, model.templates_, alpha), ""
+        return certify_fit(
+            rows, model.templates_, alpha, method="both", k_fixed=not model.k_chosen_
+        ), ""
     except InputError as error:
         return None, f"It could not be computed: {error}."
 
