@@ -16,6 +16,7 @@ from bitmix.em.search import (
     Settings,
     Start,
     converge,
+    enough,
     evaluate,
     number_of_seeds,
     search,
@@ -106,7 +107,7 @@ def fit_mixture(
         fit = _refit(rows, start, settings)
         starts = (Start(fit.nats, len(fit.objectives), finished=True),)
         return Result(fit, Search(fit, starts, 1), m, scores)
-    if found is None or settings.noise.model != "shared" or found.n_agreeing < ENOUGH:
+    if found is None or settings.noise.model != "shared" or found.n_agreeing < enough(settings):
         found = search(sample, k, settings, stream(seed, "seeds"))
     fit = found.fit
     if columns is not None:

@@ -3,7 +3,7 @@
 A start draws l random rows as seeds, more than the k components asked for. A few EM steps turn them
 into small components. Then the two components whose merging loses the least likelihood are merged,
 until k are left, and EM goes on from there. A start is given up after ten steps if it seems to end
-below the best start before it. Three finished starts that agree are enough.
+below the best start before it. The search ends when more than half of all starts asked for agree.
 """
 
 import math
@@ -23,16 +23,17 @@ from bitmix.rows import Rows
 # What decides results; `benchmarks/ablation.py` leaves each out in turn.
 SEEDS_PER_COMPONENT, MIN_SEEDS, MIN_CELL_SEEDS = 2, 64, 32
 """l is 2k, but at least 64, because a light component beside a heavy one needs a seed, too. It is
-at least 32 with a probability per cell, which takes more rows to learn than a template."""
+at least 32 with a probability per cell, which takes more rows to learn than a template; and there
+every second start has 2k, because starts from many seeds often end at the same place."""
 ROWS_PER_SEED = 32
 """Templates are merged after they have seen this many rows; probabilities need all rows."""
 PLAIN_STEPS = 2
 """EM steps of the seeds after the first and after cooling, before they are merged."""
 CHECK_STEP, HOPE = 10, 3
 """At this step a start is given up if it would stay behind the best one before it even with three
-times the gain that its last two gains forecast."""
+times the gain that its last gains forecast."""
 ENOUGH = 3
-"""The number of finished starts that agree which is enough."""
+"""The least number of finished starts that agree before the search ends; see `enough`."""
 
 _LOOSER = 1000  # starts are compared when they are this many times `tol` from their limit
 _COOLING_ROWS, _MAX_HALVINGS = 256, 12
@@ -96,17 +97,14 @@ class Search:
 
 
 def search(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> Search:
-    """The best of several starts.
-
-    They are compared while they are still `_LOOSER` times as far from their limit as `tol` allows.
-    If then several are near the best that do not agree with it, all of these go on to their end.
-    """
+    """The best of several starts."""
     loose = replace(settings, tol=_LOOSER * settings.tol)
     starts: list[Start] = []
     ends: list[_End] = []  # of the finished starts
-    near: list[Fit] = []  # those that may be the best
-    for _ in range(settings.n_init):
-        fit = evaluate(rows, begin(rows, k, settings, rng), settings.noise)
+    best: Fit | None = None
+    for number in range(settings.n_init):
+        begun = begin(rows, k, settings, rng, few_seeds=number % 2 == 1)
+        fit = evaluate(rows, begun, settings.noise)
         fit = converge(rows, fit, replace(loose, max_iter=min(CHECK_STEP, settings.max_iter)))
         go_on = all(_may_reach(fit, end.objective) for end in ends)
         if go_on:
@@ -114,36 +112,51 @@ def search(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> 
         starts.append(Start(fit.nats, len(fit.objectives), go_on or fit.converged))
         if not starts[-1].finished:
             continue
-        ends.append(_End.of(fit))
-        near = _nearest([*near, fit], loose.tol)
+        end = _End.of(fit, loose.tol)
+        is_near = best is None or best.objective - fit.objective <= end.close
+        if is_near and not any(map(end.agrees, ends)):
+            fit = converge(rows, fit, settings)
+            end = replace(end, places=(*end.places, _Place.of(fit)))
+            best = fit if best is None or fit.objective > best.objective else best
+        ends.append(end)
         highest = max(ends, key=lambda end: end.objective)
-        n_agreeing = sum(_agree(end, highest, loose.tol) for end in ends)
-        if n_agreeing >= ENOUGH and highest.all_differ:
+        n_agreeing = sum(end.agrees(highest) for end in ends)
+        if n_agreeing == len(ends) >= enough(settings) and highest.all_differ:
             break
-    if len(near) > 1:
-        near = [converge(rows, fit, settings) for fit in near]
-    best = max(near, key=lambda fit: fit.objective)  # the first start is finished
+    assert best is not None  # the first start is finished
     return Search(best, tuple(starts), n_agreeing)
 
 
-def number_of_seeds(settings: Settings, k: int, n_rows: int) -> int:
-    """l: as asked for, or 2 per component, but at least 64 or 32.
+def enough(settings: Settings) -> int:
+    """The number of finished starts that agree which ends a search: more than half of all that were
+    asked for, and at least three. A user who asks for many starts expects a fit that few reach.
+    """
+    return max(ENOUGH, settings.n_init // 2 + 1)
+
+
+def number_of_seeds(settings: Settings, k: int, n_rows: int, *, few: bool = False) -> int:
+    """l: as asked for, or 2 per component, but at least 64 or 32; no least number if `few`, with a
+    probability per cell.
 
     No more than a quarter of the rows, where a seed that has only itself starves, unless that is
     fewer than 2 per component; and no more than there are rows.
     """
-    least = MIN_CELL_SEEDS if settings.noise.model == "cell" else MIN_SEEDS
+    least = MIN_SEEDS
+    if settings.noise.model == "cell":
+        least = 1 if few else MIN_CELL_SEEDS
     per_component = SEEDS_PER_COMPONENT * k
     wanted = min(max(per_component, least), max(per_component, -(-n_rows // 4) - 1))
     return min(max(k, settings.n_seeds or wanted), max(k, n_rows))
 
 
-def begin(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> Mixture:
+def begin(
+    rows: Rows, k: int, settings: Settings, rng: np.random.Generator, *, few_seeds: bool = False
+) -> Mixture:
     """Seeds, a few EM steps, and merging: k components to start EM from."""
     noise = settings.noise
     if noise.model in ("component", "feature"):  # rates of their own only once there are k
         noise = replace(noise, model="shared")
-    l = number_of_seeds(settings, k, int(rows.total_weight))
+    l = number_of_seeds(settings, k, int(rows.total_weight), few=few_seeds)
     few = ROWS_PER_SEED * l
     if noise.model != "cell" and few < int(rows.total_weight):
         each_once = rows.repeated()
@@ -311,70 +324,77 @@ def _halvings(rows: Rows, mixture: Mixture, rng: np.random.Generator) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class _End:
-    """Where a start ended: what is needed to see whether another one ended there, too."""
+class _Place:
+    """A fit as far as is needed to see whether another one is at the same place."""
 
     objective: int
-    n_rows: int
     templates: list[bytes] | None
     """In sorted order; None with a probability per cell."""
     percent: NDArray[np.int8] | None
     """The probabilities of the cells in percent."""
 
     @classmethod
-    def of(cls, fit: Fit) -> "_End":
+    def of(cls, fit: Fit) -> "_Place":
         if fit.mixture.noise is None:
-            percent = np.rint(100 * fit.mixture.means).astype(np.int8)
-            return cls(fit.objective, fit.statistics.n_rows, None, percent)
-        templates = sorted(map(bytes, fit.mixture.templates))
-        return cls(fit.objective, fit.statistics.n_rows, templates, None)
+            return cls(fit.objective, None, np.rint(100 * fit.mixture.means).astype(np.int8))
+        return cls(fit.objective, sorted(map(bytes, fit.mixture.templates)), None)
+
+    def agrees(self, other: "_Place") -> bool:
+        """Whether both have the same components in any order: equal templates, or probabilities
+        that differ by no more than one percent."""
+        if self.percent is None or other.percent is None:
+            return self.templates == other.templates
+        free = set(range(len(other.percent)))
+        for percent in self.percent:
+            apart = np.abs(other.percent - percent).max(axis=1)
+            i = int(apart.argmin())
+            if apart[i] > 1 or i not in free:
+                return False
+            free.remove(i)
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class _End:
+    """Where a start ended: where it was first compared, and where it went from there, if it did."""
+
+    places: tuple[_Place, ...]
+    close: int
+    """Objectives that differ by no more than this may be the same."""
+
+    @classmethod
+    def of(cls, fit: Fit, tol: float) -> "_End":
+        close = int(2 * tol * (fit.statistics.n_rows << fixed.LIKELIHOOD_BITS))
+        return cls((_Place.of(fit),), close)
+
+    @property
+    def objective(self) -> int:
+        return self.places[-1].objective
 
     @property
     def all_differ(self) -> bool:
         """Whether no two components have the same template; equal ones are a sign of a poor end."""
-        return self.templates is None or len(set(self.templates)) == len(self.templates)
+        templates = self.places[-1].templates
+        return templates is None or len(set(templates)) == len(templates)
 
-
-def _agree(end: _End, best: _End, tol: float) -> bool:
-    """Whether two starts reached the same objective with the same components, in any order:
-    with equal templates, or with probabilities that differ by no more than one percent.
-    """
-    if end is best:
-        return True
-    if best.objective - end.objective > 2 * tol * (best.n_rows << fixed.LIKELIHOOD_BITS):
-        return False
-    if end.percent is None or best.percent is None:
-        return end.templates == best.templates
-    free = set(range(len(best.percent)))
-    for percent in end.percent:
-        apart = np.abs(best.percent - percent).max(axis=1)
-        i = int(apart.argmin())
-        if apart[i] > 1 or i not in free:
-            return False
-        free.remove(i)
-    return True
-
-
-def _nearest(fits: list[Fit], tol: float) -> list[Fit]:
-    """The best of these, and those so near it that they may end higher; of fits that agree, the
-    higher one."""
-    fits = sorted(fits, key=lambda fit: -fit.objective)
-    near: list[tuple[Fit, _End]] = []
-    for fit in fits:
-        end = _End.of(fit)
-        if not any(_agree(end, other, tol) for _, other in near):
-            near.append((fit, end))
-    limit = 2 * tol * (fits[0].statistics.n_rows << fixed.LIKELIHOOD_BITS)
-    return [fit for fit, _ in near if fits[0].objective - fit.objective <= limit]
+    def agrees(self, other: "_End") -> bool:
+        """Whether both starts reached the same objective with the same components."""
+        return self is other or any(
+            abs(a.objective - b.objective) <= self.close and a.agrees(b)
+            for a in self.places
+            for b in other.places
+        )
 
 
 def _may_reach(fit: Fit, objective: int) -> bool:
     """Whether a fit that goes on may end with this objective.
 
-    Gains that shrink by a factor r lead to g·r/(1-r) more after a gain g.
+    Gains that shrink by a factor r lead to g·r/(1-r) more after a gain g. With a probability per
+    cell, where EM may be slow, gains may fall as 1/t² instead, and lead to g·t more.
     """
     if len(fit.objectives) < 3:
         return True
     first, second, third = fit.objectives[-3:]
     before, gain, behind = second - first, third - second, objective - third
-    return behind <= 0 or gain >= before or behind * (before - gain) <= HOPE * gain * gain
+    slow = fit.mixture.noise is None and behind <= HOPE * gain * len(fit.objectives)
+    return behind <= 0 or gain >= before or slow or behind * (before - gain) <= HOPE * gain * gain

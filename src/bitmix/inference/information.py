@@ -8,6 +8,7 @@ The delta method leads from logits to probabilities.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -86,7 +87,7 @@ def from_information(rows: BitMatrix, mixture: Mixture, level: float) -> Analyti
             f"an information matrix has room for {MAX_PARAMETERS:,} parameters, and there are "
             f"{free.n:,}: use bitmix.bootstrap"
         )
-    covariance = _inverse(information(rows, mixture, free))
+    covariance = inverse(information(rows, mixture, free))
     n_classes, p = mixture.n_components - 1, mixture.means
     shares = _softmax_errors(
         mixture.weights, np.arange(n_classes), covariance[:n_classes, :n_classes]
@@ -163,6 +164,22 @@ class FreeParameters:
         return np.concatenate([*owners, np.empty(0, dtype=np.intp)])
 
 
+def residual_blocks(
+    rows: BitMatrix, mixture: Mixture, free: FreeParameters
+) -> Iterator[tuple[slice, Floats, Floats, NDArray[np.bool_]]]:
+    """Blocks of rows: where they are, their posteriors, d_is of each free parameter, 0 where the
+    cell is missing, and which cells are known.
+    """
+    p = mixture.means[free.classes, free.columns]
+    step = max(1, _BLOCK_CELLS // (free.n + rows.shape[1] + 1))
+    for start in range(0, len(rows), step):
+        block = rows[start : start + step]
+        bits = block.to_dense(np.float64)[:, free.columns]
+        known = ~np.isnan(bits)
+        residual = np.where(known, bits - p, 0.0)
+        yield slice(start, start + step), predict.probabilities(block, mixture), residual, known
+
+
 def information(rows: BitMatrix, mixture: Mixture, free: FreeParameters) -> Floats:
     """The observed information of the logits: those of the class shares first.
 
@@ -173,15 +190,9 @@ def information(rows: BitMatrix, mixture: Mixture, free: FreeParameters) -> Floa
     n_classes = k - 1
     total = np.zeros((n_classes + free.n, n_classes + free.n))
     same_class = free.classes[:, None] == free.classes
-    step = max(1, _BLOCK_CELLS // (free.n + rows.shape[1] + 1))
-    known_people = np.zeros(free.n)
-    for start in range(0, len(rows), step):
-        block = rows[start : start + step]
-        posterior, weights = predict.probabilities(block, mixture), block.weights
-        bits = block.to_dense(np.float64)[:, free.columns]
-        known = ~np.isnan(bits)
-        of_class = posterior[:, free.classes]
-        residual = np.where(known, bits - p, 0.0)
+    known_people, all_weights = np.zeros(free.n), rows.weights
+    for at, posterior, residual, known in residual_blocks(rows, mixture, free):
+        weights, of_class = all_weights[at], posterior[:, free.classes]
         score = of_class * residual
         weighted = score * weights[:, None]
         known_people += (weights[:, None] * of_class * known).sum(axis=0)
@@ -197,13 +208,13 @@ def information(rows: BitMatrix, mixture: Mixture, free: FreeParameters) -> Floa
     some = w[:n_classes]
     total[:n_classes, :n_classes] += rows.total_weight * (np.diag(some) - np.outer(some, some))
     for part in free.parts:
-        at = part.first + np.arange(len(part.columns))
-        of_item = np.diag(p[at]) - np.outer(p[at], p[at])
-        total[np.ix_(n_classes + at, n_classes + at)] += known_people[at][:, None] * of_item
+        own = part.first + np.arange(len(part.columns))
+        of_item = np.diag(p[own]) - np.outer(p[own], p[own])
+        total[np.ix_(n_classes + own, n_classes + own)] += known_people[own][:, None] * of_item
     return total
 
 
-def _inverse(matrix: Floats) -> Floats:
+def inverse(matrix: Floats) -> Floats:
     """The inverse of an information matrix, scaled so that its diagonal is 1 meanwhile."""
     scale = np.sqrt(np.diagonal(matrix).clip(1e-300))
     values, vectors = np.linalg.eigh(matrix / scale[:, None] / scale)
@@ -212,8 +223,8 @@ def _inverse(matrix: Floats) -> Floats:
             "the observed information is singular, so the classes are not identified, or the fit "
             "has not converged: ask for fewer classes, or use bitmix.bootstrap"
         )
-    inverse: Floats = (vectors / values) @ vectors.T / scale[:, None] / scale
-    return inverse
+    result: Floats = (vectors / values) @ vectors.T / scale[:, None] / scale
+    return result
 
 
 def _logit_errors(p: Floats, covariance: Floats) -> Floats:

@@ -10,7 +10,7 @@ person of class t is put into s, is known from the posteriors, and both methods 
 * ML: the likelihood of what is seen, Σ_t π_t·D_ts·f_t(y), is maximised, with a normal distribution
   of the outcome, or a share for each value, in each class.
 
-Standard errors are of the sandwich kind, and take D for known, as is usual.
+Standard errors are of the sandwich kind. They count that D is an estimate (`classification`).
 """
 
 from collections.abc import Callable
@@ -23,6 +23,7 @@ from scipy.stats import chi2
 
 from bitmix.em import predict
 from bitmix.errors import InputError
+from bitmix.inference.classification import classification_matrix, influence
 from bitmix.inference.fitted import Fitted, in_memory
 from bitmix.inference.tables import Column, Table
 from bitmix.kernels.fixed import Ints
@@ -53,6 +54,9 @@ class Relation:
     """People with an outcome, by weight."""
     n_missing: int
     """Rows without an outcome. They are left out."""
+    first_step: bool
+    """Whether standard errors count that classes are estimated, too. It takes a probability per
+    cell, classes that are identified, and at most 1,000 parameters."""
 
     @property
     def standard_errors(self) -> Floats:
@@ -180,11 +184,12 @@ def relate(
     if method not in METHODS:
         raise InputError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
     rows = in_memory(model.rows_like_fit(X), "relate")
-    weights = rows.weights
-    if sample_weight is not None:
-        rows.weighted(sample_weight)  # for its checks
-        weights = np.asarray(sample_weight, dtype=np.float64)
     y, values, known = _read_outcome(outcome, len(rows), kind)
+    if sample_weight is not None:
+        rows = rows.weighted(sample_weight)  # without rows of weight 0
+        counts = np.asarray(sample_weight, dtype=np.float64) > 0
+        y, known = y[counts], known[counts]
+    weights = rows.weights
     posterior = predict.probabilities(rows, model.mixture_)
     put_into = posterior.argmax(axis=1)
     matrix = classification_matrix(posterior, put_into, weights)
@@ -193,53 +198,73 @@ def relate(
             "the classes overlap so much that the errors of putting people into them cannot be "
             "corrected: ask for fewer classes"
         )
-    y, w, s = y[known], weights[known], put_into[known]
+    moves = influence(rows, model.mixture_, posterior, put_into, matrix)
+    people = People(y, np.where(known, weights, 0.0), put_into, weights, moves)
     if method == "bch":
-        estimates, covariance = bch(y, w, np.linalg.inv(matrix)[s])
+        estimates, covariance = bch(people, matrix)
     else:
         shares = (posterior * weights[:, None]).sum(axis=0) / weights.sum()
-        estimates, covariance = three_step_ml(y, w, matrix.T[s], shares, values is None)
+        estimates, covariance = three_step_ml(people, matrix, shares, values is None)
     if values is None:
         estimates = estimates[:, 0]
-    n_missing = int(np.count_nonzero(~known))
-    return Relation(method, values, estimates, covariance, matrix, float(w.sum()), n_missing)
+    n, n_missing = float(weights[known].sum()), int(np.count_nonzero(~known))
+    return Relation(method, values, estimates, covariance, matrix, n, n_missing, moves is not None)
 
 
-def classification_matrix(posterior: Floats, put_into: Ints, weights: Floats) -> Floats:
-    """D_ts: the probability that a person of class t is put into s, shape (k, k)."""
-    k = posterior.shape[1]
-    sums = np.zeros((k, k))
-    np.add.at(sums.T, put_into, posterior * weights[:, None])
-    return sums / sums.sum(axis=1, keepdims=True)
+@dataclass(frozen=True, eq=False)
+class People:
+    """What the last step sees of the people."""
+
+    y: Floats
+    """The outcome, in columns; 0 where it is missing."""
+    weights: Floats
+    """The weight of each; 0 where the outcome is missing."""
+    put_into: Ints
+    """The class that each is put into."""
+    all_weights: Floats
+    """The weight of each in the first step."""
+    moves: Floats | None
+    """How much each moves D, shape (m, k·k); None if D is taken for known."""
+
+    def covariance(self, influence: Floats, slopes: Floats) -> Floats:
+        """Of estimates that each person moves by `influence`, and D by `slopes`."""
+        moved = influence * (self.weights > 0)[:, None]
+        if self.moves is not None:
+            moved = moved + self.moves @ slopes.T
+        return (moved * self.all_weights[:, None]).T @ moved
 
 
-def bch(y: Floats, weights: Floats, counts: Floats) -> tuple[Floats, Floats]:
-    """Means of the columns of y by class, and their covariance.
-
-    `counts` says how much each person counts in each class, shape (m, k).
-    """
-    c = weights[:, None] * counts
-    total = c.sum(axis=0)
+def bch(people: People, matrix: Floats) -> tuple[Floats, Floats]:
+    """Means of the columns of y by class, and their covariance."""
+    y, k, inverse = people.y, len(matrix), np.linalg.inv(matrix)
+    counts = inverse[people.put_into]  # how much each counts in each class, shape (m, k)
+    total = people.weights @ counts
     if np.any(total <= 0):
         raise InputError(
             f"class {int(np.argmin(total))} has no people with an outcome after the correction: "
             "ask for fewer classes"
         )
-    means = (c.T @ y) / total[:, None]
-    influence = (c / total)[:, :, None] * (y[:, None, :] - means)
+    means = (counts * people.weights[:, None]).T @ y / total[:, None]
+    apart = y[:, None, :] - means  # shape (m, k, columns of y)
+    influence = (counts / total)[:, :, None] * apart
+    sums = np.zeros((k, *means.shape))  # of those put into a class
+    np.add.at(sums, people.put_into, people.weights[:, None, None] * apart)
+    # d mean_t / d D_ab = -Σ_s D⁻¹_sa·D⁻¹_bt·sums_st / total_t
+    slopes = -np.einsum("sa,bt,stv,t->tvab", inverse, inverse, sums, 1 / total)
     flat = influence.reshape(len(y), -1)
-    return means, flat.T @ flat
+    return means, people.covariance(flat, slopes.reshape(means.size, k * k))
 
 
 def three_step_ml(
-    y: Floats, weights: Floats, errors: Floats, shares: Floats, normal: bool
+    people: People, matrix: Floats, shares: Floats, normal: bool
 ) -> tuple[Floats, Floats]:
     """Means or shares by class that maximise Σ ω·ln Σ_t π_t·D_ts·f_t(y), and their covariance.
 
-    `errors` has D_ts of each person for each t, shape (m, k); π starts from `shares`.
+    π starts from `shares`.
     """
     distribution: Normal | Categorical = Normal() if normal else Categorical()
-    k = len(shares)
+    y, weights, k = people.y, people.weights, len(shares)
+    errors = matrix.T[people.put_into]  # D_ts of each person for each t, shape (m, k)
     responsibilities = errors * shares
     responsibilities /= responsibilities.sum(axis=1, keepdims=True)
     before = -np.inf
@@ -253,20 +278,28 @@ def three_step_ml(
             break
         before = likelihood
 
-    def scores(theta: Floats) -> Floats:
-        """The derivative of each person's log-likelihood, shape (m, parameters)."""
+    def scores(values: Floats) -> Floats:
+        """The derivative of each person's log-likelihood, shape (m, parameters), at parameters
+        and D."""
+        theta, of_matrix = values[: -k * k], values[-k * k :].reshape(k, k)
         logits = np.append(theta[: k - 1], 0.0)
         pi = np.exp(logits - logits.max())
         pi /= pi.sum()
         inner = distribution.unpack(theta[k - 1 :], k)
-        h, _ = _posterior(errors, np.log(pi) + distribution.logs(y, inner), weights)
+        logs = np.log(pi) + distribution.logs(y, inner)
+        h, _ = _posterior(of_matrix.T[people.put_into], logs, weights)
         of_shares = (h - pi)[:, : k - 1]
         return np.concatenate([of_shares, distribution.scores(y, h, inner)], axis=1)
 
     theta = np.concatenate([np.log(shares[:-1] / shares[-1]), distribution.pack(parameters)])
-    covariance = _sandwich(scores, theta, weights)[k - 1 :, k - 1 :]
+    at = np.concatenate([theta, matrix.ravel()])
+    change = _slopes(lambda values: weights @ scores(values), at)
+    information = -change[:, : len(theta)]
+    inverse = np.linalg.pinv((information + information.T) / 2, hermitian=True)
+    covariance = people.covariance(scores(at) @ inverse, inverse @ change[:, len(theta) :])
     slopes = distribution.slopes(parameters)
-    return distribution.means(parameters), slopes @ covariance @ slopes.T
+    inside = covariance[k - 1 :, k - 1 :]
+    return distribution.means(parameters), slopes @ inside @ slopes.T
 
 
 def _posterior(errors: Floats, logs: Floats, weights: Floats) -> tuple[Floats, float]:
@@ -277,19 +310,14 @@ def _posterior(errors: Floats, logs: Floats, weights: Floats) -> tuple[Floats, f
     return terms / total[:, None], float(weights @ (np.log(total) + top[:, 0]))
 
 
-def _sandwich(scores: Callable[[Floats], Floats], theta: Floats, weights: Floats) -> Floats:
-    """A⁻¹·B·A⁻¹, with A the observed information and B the sum of squared scores."""
-    at = weights[:, None] * scores(theta)
-    information = np.empty((len(theta), len(theta)))
-    for j in range(len(theta)):
-        step = 1e-5 * max(1.0, abs(theta[j]))
-        ends = [theta.copy(), theta.copy()]
-        ends[0][j] -= step
-        ends[1][j] += step
-        low, high = (weights @ scores(end) for end in ends)
-        information[:, j] = (low - high) / (2 * step)
-    inverse = np.linalg.pinv((information + information.T) / 2, hermitian=True)
-    return inverse @ (at.T @ at) @ inverse
+def _slopes(function: Callable[[Floats], Floats], at: Floats) -> Floats:
+    """The derivative of a function by central differences, one column per argument."""
+    columns = []
+    for j in range(len(at)):
+        step = np.zeros(len(at))
+        step[j] = 1e-5 * max(1.0, abs(at[j]))
+        columns.append((function(at + step) - function(at - step)) / (2 * step[j]))
+    return np.stack(columns, axis=1)
 
 
 class Normal:
