@@ -104,14 +104,15 @@ def fit_mixture(
         noise = replace(settings.noise, model=choose(scores, sample.total_weight))
         settings = replace(settings, noise=noise)
     if start is not None:
-        fit = _refit(rows, start, settings)
+        fit = converge(rows, _fit_from(rows, start, settings.noise), settings)
         starts = (Start(fit.nats, len(fit.objectives), finished=True),)
         return Result(fit, Search(fit, starts, 1), m, scores)
     if found is None or settings.noise.model != "shared" or found.n_agreeing < enough(settings):
         found = search(sample, k, settings, stream(seed, "seeds"))
     fit = found.fit
     if columns is not None:
-        fit = _refit(rows, _widened(fit.mixture, columns, counts), settings)
+        wide = partial(_widened, fit.mixture, columns, counts)
+        fit = converge(rows, _fit_from(rows, wide(), settings.noise), settings)
     elif m > max_rows:
         fit = converge(rows, evaluate(rows, fit.mixture, settings.noise), settings)
     else:
@@ -193,10 +194,9 @@ def _held_out(
     return values
 
 
-def _refit(rows: Rows, start: Mixture, settings: Settings) -> Fit:
-    """EM from a mixture that may have another noise model."""
-    mixture = settings.noise.maximise(expect(rows, start), start)
-    return converge(rows, evaluate(rows, mixture, settings.noise), settings)
+def _fit_from(rows: Rows, start: Mixture, noise: Noise) -> Fit:
+    """The fit after one EM step from a mixture that may have another noise model."""
+    return evaluate(rows, noise.maximise(expect(rows, start), start), noise)
 
 
 def _mean(values: Floats, weights: Floats) -> float:

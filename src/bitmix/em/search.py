@@ -173,9 +173,15 @@ def begin(
 
 def evaluate(rows: Rows, mixture: Mixture, noise: Noise) -> Fit:
     """The E step of a mixture."""
-    statistics = expect(rows, mixture)
-    objectives = (noise.objective(statistics, mixture),)
-    return Fit(mixture, statistics, objectives, (Round.of(statistics),))
+    return _fit(mixture, expect(rows, mixture), noise)
+
+
+def _fit(
+    mixture: Mixture, statistics: Statistics, noise: Noise,
+    objectives: tuple[int, ...] = (), history: tuple[Round, ...] = (),
+) -> Fit:  # fmt: skip
+    objectives = (*objectives, noise.objective(statistics, mixture))
+    return Fit(mixture, statistics, objectives, (*history, Round.of(statistics)))
 
 
 def converge(rows: Rows, fit: Fit, settings: Settings) -> Fit:
@@ -193,7 +199,12 @@ def converge(rows: Rows, fit: Fit, settings: Settings) -> Fit:
             fit, may_stop = _jump(rows, fit, path, settings.noise)
             path = [fit.mixture]
             continue
-        fit = em_step(rows, fit, settings.noise)
+        mixture = settings.noise.maximise(fit.statistics, fit.mixture)
+        statistics, past = _rescored(fit, mixture), (fit.objectives, fit.history)
+        if statistics is None:
+            del fit  # its sums are large, and no longer needed
+            statistics = expect(rows, mixture)
+        fit = _fit(mixture, statistics, settings.noise, *past)
         if jumps:
             path.append(fit.mixture)
             may_stop = may_stop or len(path) == 3  # gains are not compared across a jump
@@ -243,21 +254,14 @@ def extrapolate(first: Mixture, second: Mixture, third: Mixture) -> Mixture | No
     return replace(third, means=means, weights=weights / math.fsum(weights))
 
 
-def em_step(rows: Rows, fit: Fit, noise: Noise) -> Fit:
-    """An M step and the E step that follows.
-
-    While every row belongs to one template alone and the templates stay as they are, so do the
-    responsibilities: then the E step needs no pass over the rows.
+def _rescored(fit: Fit, mixture: Mixture) -> Statistics | None:
+    """The E step of the next mixture, if it needs no pass over the rows: while every row belongs to
+    one template alone and the templates stay as they are, so do the responsibilities.
     """
     before = fit.statistics
-    mixture = noise.maximise(before, fit.mixture)
     if before.n_undecided == 0 and before.known is None and _nearly_same(mixture, fit.mixture):
-        statistics = before.rescored(mixture.scores())
-    else:
-        statistics = expect(rows, mixture)
-    objective = noise.objective(statistics, mixture)
-    history = (*fit.history, Round.of(statistics))
-    return Fit(mixture, statistics, (*fit.objectives, objective), history)
+        return before.rescored(mixture.scores())
+    return None
 
 
 def _is_close(fit: Fit, tol: float) -> bool:

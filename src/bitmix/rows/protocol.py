@@ -80,7 +80,7 @@ class Block:
     @property
     def weights(self) -> Ints | None:
         """The weight of each row in units of 1 / `weight_one`; None if every row has weight 1."""
-        return self.layout.weights(self.words)
+        return self.layout.weights(self.words) if self.layout.weight_one else None
 
     @property
     def events(self) -> Events:
