@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c $(CON
 
 .PHONY: demo test test-all test-weekly test-lowest test-without-numba coverage fuzz lint bench \
 	bench-quality reproduce reproduce-quick docs dist check-dist \
-	check-release check-citation check-links audit lint-workflows pre-commit clean
+	check-release check-citation check-recipe check-links audit lint-workflows pre-commit clean
 
 demo: $(VENV)/.have-all  ## sample a planted mixture, fit it, print what was found
 	$(BIN)/bitmix demo
@@ -84,6 +84,9 @@ check-release: $(VENV)/.have-test  ## one version everywhere, a dated CHANGELOG,
 
 check-citation: $(VENV)/.have-checks  ## CITATION.cff against its schema
 	$(BIN)/cffconvert --validate
+
+check-recipe: $(VENV)/.have-checks  ## the conda recipe, read and rendered by rattler-build
+	$(BIN)/python tests/recipe.py
 
 audit: $(VENV)/.have-checks  ## known weaknesses of what is installed, which needs a network
 	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip
