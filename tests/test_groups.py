@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from command import bitmix
 from scipy.spatial.distance import cdist
+from sklearn.metrics import adjusted_rand_score
 
 from bitmix import BitMatrix, TemplateMixture, TwoRoundEM
 from bitmix.datasets import make_templates, sample_mixture
@@ -341,3 +342,39 @@ def test_rows_made_in_another_way_are_refused(fitted, tmp_path):
     done = bitmix("predict", tmp_path / "a.model", tmp_path / "b.fps", cwd=tmp_path)
     assert done.returncode == 2
     assert "radius=3" in done.stderr
+
+
+def test_a_background_takes_the_rows_that_are_like_no_group(tmp_path):
+    """Rows of independent columns are assigned to it, rows of templates are not."""
+    X, labels = sparse_rows(600, 200, 3)
+    rng = np.random.default_rng(5)
+    leftovers = (rng.random((60, 200)) < X.mean(axis=0)).astype(np.uint8)
+    both = np.concatenate([X, leftovers])
+    model = TemplateMixture(3, noise_model="cell", background=True, random_state=0).fit(both)
+    assert model.templates_.shape == (4, 200)
+    found = model.predict(both)
+    assert (found[600:] == -1).mean() > 0.9
+    assert (found[:600] == -1).mean() < 0.01
+    assert adjusted_rand_score(labels, found[:600]) > 0.98
+    assert model.weights_[-1] == pytest.approx(60 / 660, abs=0.02)
+    shares = (both.sum(axis=0) + 0.5) / 661
+    assert model.probabilities_[-1] == pytest.approx(shares)
+    assert model.n_parameters_ == 3 * 200 + 3
+    gains = np.diff([entry.log_likelihood for entry in model.history_])
+    assert model.converged_
+    assert gains.sum() > 0
+    model.save(tmp_path / "m")
+    assert np.array_equal(TemplateMixture.load(tmp_path / "m").predict(both), found)
+    assert model.medoids(both).rows[3] == -1
+    with pytest.raises(InputError, match="noise_model='cell'"):
+        TemplateMixture(3, noise_model="shared", background=True).fit(both)
+
+
+def test_a_background_on_the_command_line(tmp_path):
+    X, _ = sparse_rows(300, 100, 3)
+    np.save(tmp_path / "x.npy", X)
+    options = ("-k", "3", "--background", "-o", tmp_path / "m", "--report", tmp_path / "r.html")
+    done = bitmix("fit", tmp_path / "x.npy", *options)
+    assert done.returncode == 0, done.stderr
+    done = bitmix("predict", tmp_path / "m", tmp_path / "x.npy", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr

@@ -73,6 +73,10 @@ class Search:
             "Default: 8 per seed, at least 4,096; twice as many are searched whole.",
         ),
     ] = None
+    background: Annotated[
+        bool,
+        typer.Option("--background", help="template: add a component for rows like no group."),
+    ] = False
     rounds: Annotated[
         int, typer.Option(min=2, help="two-round and classic: number of EM steps.")
     ] = 10
@@ -90,7 +94,8 @@ class Search:
         if self.method is Method.template:
             return TemplateMixture(
                 n_components, noise_model=str(self.noise_model), prior=self.prior, tol=self.tol,
-                max_iter=self.max_iter, max_rows_search=self.max_rows_search, **common,
+                max_iter=self.max_iter, max_rows_search=self.max_rows_search,
+                background=self.background, **common,
             )  # fmt: skip
         if self.method is Method.classic:
             return ClassicEM(n_components, max_iter=self.rounds, **common)

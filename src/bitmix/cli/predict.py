@@ -82,10 +82,12 @@ def predict(
         for chunk in table.chunks():
             part = chunk.rows(table.n_columns)
             probabilities = fitted.predict_proba(part)
-            labels = probabilities.argmax(axis=1)
+            labels = fitted.without_background(probabilities.argmax(axis=1))
             values: list[Any] = list(probabilities.T)
             p_values: Any = None if proba and reject is None else fitted.unlikeness(part)
-            rejected = np.zeros(len(labels), bool) if reject is None else p_values <= reject
+            rejected = labels < 0
+            if reject is not None:
+                rejected |= p_values <= reject
             if not proba:
                 about = row_values(fitted.rows_like_fit(part), fitted.mixture_).T
                 values = [probabilities.max(axis=1), about[4].astype(np.int64), about[2], p_values]
@@ -105,7 +107,8 @@ def predict(
         print_json(summary if reject is None else {**summary, "rejected": n_rejected})
     elif not quiet:
         counts = ", ".join(f"{count:,}" for count in members)
-        none = "" if reject is None else f"; unlike all at level {reject:g}: {n_rejected:,}"
+        level = "" if reject is None else f" at level {reject:g}"
+        none = f"; unlike all{level}: {n_rejected:,}" if level or n_rejected else ""
         typer.echo(
             f"labels of {rows:,} rows written to {target}; rows per template: {counts}{none}"
         )

@@ -45,6 +45,9 @@ class Noise:
     """Flip rates that are known: (q,), or (α, β) of which one may be None."""
     items: Items | None = None
     """The columns that are values of items with several values."""
+    background: bool = False
+    """Whether the last component has the share of ones of each column over all rows, so that only
+    its weight is estimated; with a probability per cell."""
 
     def maximise(self, statistics: Statistics, before: Mixture) -> Mixture:
         """The M step: the best mixture given the responsibilities.
@@ -57,6 +60,8 @@ class Noise:
             means = statistics.sums.astype(np.float64)
             means += prior * statistics.column_shares
             means = _shares(means, statistics.counts + prior, before.means)
+            if self.background:
+                means[-1] = statistics.column_shares
             return Mixture(means, statistics.weights, None, self.items)
         bits, noise = None, before.noise
         if noise is None:  # probabilities to start from

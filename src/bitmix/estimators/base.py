@@ -95,11 +95,17 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         With `reject`, the label is -1 where `unlikeness` is at most this level.
         """
         rows = self.rows_like_fit(X)
-        labels = predict.labels(rows, self.mixture_)
+        labels = self.without_background(predict.labels(rows, self.mixture_))
         if reject is None:
             return labels
         level = checks.between(reject, "reject", 0, 1)
         return np.where(self.unlikeness(rows) <= level, -1, labels)
+
+    def without_background(self, labels: Any) -> Any:
+        """Labels in which the component "none of these", if there is one, is -1."""
+        if not getattr(self, "background", False):
+            return labels
+        return np.where(labels == len(self.weights_) - 1, -1, labels)
 
     def predict_proba(self, X: Any) -> Floats:
         """p_i(x) of the paper's E step, shape (m, k); every row sums to exactly 1."""
@@ -444,13 +450,17 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         self.mixture_, self.means_ = mixture, means
         self.templates_, self.weights_ = mixture.templates, mixture.weights
 
-    def _set_ordered(self, mixture: Mixture, means: Floats) -> None:
-        """Store a fitted mixture, heaviest component first; equal weights by template bits."""
+    def _set_ordered(self, mixture: Mixture, means: Floats, background: bool = False) -> None:
+        """Store a fitted mixture, heaviest component first; equal weights by template bits.
+
+        A component "none of these" stays the last one.
+        """
         templates, weights = mixture.templates, mixture.weights
         order = sorted(
-            range(len(weights)),
+            range(len(weights) - background),
             key=lambda i: (-weights[i], templates[i].tobytes(), means[i].tobytes()),
         )
+        order += range(len(weights) - background, len(weights))
         self._set_mixture(mixture.reordered(order), means[order])
 
     def _log_likelihood(self, rows: Rows) -> float:

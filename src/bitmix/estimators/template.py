@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bitmix.em.fit import HeldOut, fit_mixture
 from bitmix.em.noise import Noise
-from bitmix.em.search import Settings, Start, number_of_seeds
+from bitmix.em.search import Settings, Start, converge, evaluate, number_of_seeds
 from bitmix.em.seeds import initial_mixture
 from bitmix.errors import DuplicateTemplatesWarning, EmptyComponentsWarning, InputError
 from bitmix.estimators.base import FittedTemplates, check_components, count_rows
@@ -74,6 +74,13 @@ class TemplateMixture(
         With more rows than this, starts see a random sample of this size. By default 8 rows per
         seed, which is what Theorem 1 asks of the first round, and at least 4,096; tables of up to
         twice that size are then searched whole.
+    background : bool, default=False
+        Whether to add a component "none of these" after the search, whose probabilities are the
+        shares of ones of the columns over all rows. EM goes on with it; only its weight is
+        estimated. It takes the rows that no template explains better than the columns do, and
+        `predict` labels them -1. It is the last one of `weights_` and `templates_`. It needs a
+        probability per cell, which is then what ``noise_model="auto"`` means: with templates and
+        flip rates, there is no component that is like all rows.
     init : array-like, optional
         Where to start instead of from random rows: templates or probabilities of shape (k, n),
         responsibilities of shape (m, k), or labels of shape (m,).
@@ -167,6 +174,7 @@ class TemplateMixture(
         min_weight: float | None = None,
         delta: float = 0.1,
         max_rows_search: int | None = None,
+        background: bool = False,
         init: Any = None,
         verbose: bool = False,
         binarize: float | None = None,
@@ -182,6 +190,7 @@ class TemplateMixture(
         self.min_weight = min_weight
         self.delta = delta
         self.max_rows_search = max_rows_search
+        self.background = background
         self.init = init
         self.verbose = verbose
         self.binarize = binarize
@@ -219,6 +228,13 @@ class TemplateMixture(
         )  # fmt: skip
         k = check_components(self.n_components, count_rows(rows), rows.shape[1])
         noise, compare_models = checked_noise(self.noise_model, self.noise, self.prior)
+        if self.background:
+            if noise.model != "cell" and not compare_models:
+                raise InputError(
+                    "background=True needs a probability per cell, got "
+                    f"noise_model={self.noise_model!r}: use noise_model='cell'"
+                )
+            noise, compare_models = replace(noise, model="cell"), False
         codes = getattr(rows, "codes", None)
         if groups:
             if codes is not None and codes.columns:
@@ -241,8 +257,12 @@ class TemplateMixture(
                 rows, k, settings, compare_models=compare_models, max_rows=max_rows, seed=seed,
                 start=start,
             )  # fmt: skip
+            fit, found = result.fit, result.found
+            if self.background:
+                settings = replace(settings, noise=replace(noise, background=True))
+                begun = with_background(fit.mixture)
+                fit = converge(rows, evaluate(rows, begun, settings.noise), settings)
         self._check_columns(X, rows, reset=True)
-        fit, found = result.fit, result.found
         self.seed_ = seed
         noise = replace(noise, model=fit.mixture.noise_model)
         self.n_seeds_ = number_of_seeds(replace(settings, noise=noise), k, total)
@@ -253,7 +273,9 @@ class TemplateMixture(
         self.n_agreeing_ = found.n_agreeing
         self.objective_, self.converged_ = fit.nats, fit.converged
         self.history_, self.n_iter_ = fit.history, len(fit.history) - 1
-        self._set_ordered(fit.mixture, fit.statistics.means(fit.mixture.probabilities))
+        self._set_ordered(
+            fit.mixture, fit.statistics.means(fit.mixture.probabilities), bool(self.background)
+        )
         self._warn(rows)
         return self
 
@@ -301,13 +323,19 @@ class TemplateMixture(
         """Free parameters: template bits or probabilities, weights, and flip rates unless given."""
         check_is_fitted(self)
         n_given = sum(rate is not None for rate in np.ravel(self.noise).tolist())
+        if self.background:
+            k = len(self.weights_)
+            n_given += (self.mixture_.n_parameters() - (k - 1)) // k  # the columns of one
         return self.mixture_.n_parameters() - n_given
 
     def settings_like_fit(self) -> Settings:
         """How to go on with EM on other rows: the fitted noise model, the items, the tolerances."""
         check_is_fitted(self)
         noise, _ = checked_noise(self.noise_model, self.noise, self.prior)
-        noise = replace(noise, model=self.mixture_.noise_model, items=self.mixture_.items)
+        noise = replace(
+            noise, model=self.mixture_.noise_model, items=self.mixture_.items,
+            background=bool(self.background),
+        )  # fmt: skip
         return checked_settings(self, noise, n_seeds=self._given_seeds(len(self.weights_)))
 
     @classmethod
@@ -357,6 +385,13 @@ def _count_distinct(rows: Rows, k: int) -> int:
         if len(seen) >= k:
             return 0
     return len(seen)
+
+
+def with_background(mixture: Mixture) -> Mixture:
+    """The mixture with one more component that is like all rows, and as heavy as the mean one."""
+    k, w = mixture.n_components, mixture.weights
+    means = np.concatenate([mixture.means, (w @ mixture.means)[None].clip(0, 1)])
+    return replace(mixture, means=means, weights=np.append(w * k, 1.0) / (k + 1))
 
 
 def checked_noise(noise_model: Any, noise: Any, prior: Any) -> tuple[Noise, bool]:
