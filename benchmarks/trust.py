@@ -1,6 +1,13 @@
-"""How honest are the certificates? Counts over many simulated fits; prints tables."""
+"""How honest and how useful are the certificates? Counts over many simulated fits; prints tables.
+
+Sections: pairs (hard fits, all pairs), attack (templates to sort by from an adversary), outside (21
+scenarios outside the model), grid (where a certificate is issued), least (the least separation),
+bits (certified bits of real tables), simulate (the planner by simulation). With --quick, each is a
+tenth as long. Grid points are appended to a CSV file and not computed again.
+"""
 
 import argparse
+import csv
 import sys
 import time
 import warnings
@@ -8,51 +15,252 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from hostile import METHODS, OUTSIDE, hard_fit
+import numpy as np
+from hostile import ATTACKS, METHODS, OUTSIDE, SCENARIOS, attack, hard_fit, scenario
+from scipy.optimize import linear_sum_assignment
 
-from bitmix import TwoRoundEM, certify_fit
-from bitmix.datasets import paper_pair, sample_mixture
+from bitmix import BitMatrix, TemplateMixture, TwoRoundEM, certify_fit
+from bitmix.certify import bounds, heldout, verdict
+from bitmix.certify.evidence import gather, matched_disagreements
+from bitmix.datasets import make_templates, paper_pair, sample_mixture
 from bitmix.errors import BitmixWarning
+from bitmix.kernels import backend
 from bitmix.metrics import templates_recovered
+from bitmix.support.randomness import stream
+from bitmix.theory.tails import noise_of_pair
+
+GRID = Path(__file__).parent / "results" / "trust_grid.csv"
+FIELDS = ("n", "m", "k", "q", "c", "runs", "recovered", "pairs_fair", "pairs_common",
+          "held_out_fair", "held_out_common", "wrong", "share_certified")  # fmt: skip
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fits", type=int, default=2500)
-    parser.add_argument("--seed", type=int, default=10_000)
-    args = parser.parse_args()
-    warnings.simplefilter("ignore", BitmixWarning)
-    start = time.perf_counter()
-
-    print(f"{args.fits:,} hard fits, α = .05, seeds from {args.seed}")
+def pairs(seed: int, shrink: int) -> None:
+    fits = 2500 // shrink
+    print(f"{fits:,} hard fits, α = .05, seeds from {seed}")
     counts = {method: [0, 0, 0, 0] for method in METHODS}
-    for seed in range(args.seed, args.seed + args.fits):
-        rows, found, truth = hard_fit(seed)
+    for each in range(seed, seed + fits):
+        rows, found, truth = hard_fit(each)
         wrong = not templates_recovered(found, truth)
         issued = certify_fit(rows, found).issued
         for i, happened in enumerate((True, wrong, issued, issued and wrong)):
-            counts[METHODS[seed % len(METHODS)]][i] += happened
+            counts[METHODS[each % len(METHODS)]][i] += happened
     print(f"  {'templates by':<16}{'fits':>6}{'wrong':>7}{'issued':>8}{'issued and wrong':>18}")
     for method, row in [
         *counts.items(),
         ("all", [sum(c) for c in zip(*counts.values(), strict=True)]),
     ]:
         print(f"  {method:<16}{row[0]:>6}{row[1]:>7}{row[2]:>8}{row[3]:>18}")
-
-    print("\nOutside the model, 100 data sets each: a check objects / refused / neither")
+    tables = 100 // shrink
+    print(f"\nOutside the model, {tables} data sets each: a check objects / refused / neither")
     for make in OUTSIDE:
-        certificates = [certify_fit(*make(seed)) for seed in range(args.seed, args.seed + 100)]
+        certificates = [certify_fit(*make(each)) for each in range(seed, seed + tables)]
         objects = sum(bool(c.objections) for c in certificates)
         refused = sum(not c.issued for c in certificates)
-        neither = sum(c.issued and not c.objections for c in certificates)
+        neither = sum(c.holds for c in certificates)
         print(f"  {make.__name__:<20}{objects:>5}{refused:>5}{neither:>5}")
-
     issued = 0
-    for seed in range(args.seed, args.seed + 500):
-        X, _ = sample_mixture(paper_pair(50, 1.0), [0.5, 0.5], 0.1, 300, seed)
-        issued += TwoRoundEM(2, random_state=seed).fit(X).certify(X).issued
-    print(f"\nn = 50, q = .1, c = 1, m = 300: issued for {issued} of 500 fits")
-    print(f"{time.perf_counter() - start:.0f} s")
+    for each in range(seed, seed + 500 // shrink):
+        X, _ = sample_mixture(paper_pair(50, 1.0), [0.5, 0.5], 0.1, 300, each)
+        issued += TwoRoundEM(2, random_state=each).fit(X).certify(X).issued
+    print(f"\nn = 50, q = .1, c = 1, m = 300: issued for {issued} of {500 // shrink} fits")
+
+
+def sort_and_vote(rows: BitMatrix, given, k: int, alpha: float):
+    """The ballot of a table; `given` templates take the place of learned ones."""
+    n = rows.shape[1]
+    matched = matched_disagreements(rows.words, n, stream(0, "certificate"))
+    q_hi = noise_of_pair(bounds.upper_limit(*matched, heldout.NOISE * alpha))
+    if given is None:
+        return q_hi, *heldout.learn_and_sort(rows, k, alpha, q_hi, matched[1], 0)
+    sorting = heldout.Sorting.of(given, len(rows), q_hi, heldout.PARTITION * alpha)
+    return q_hi, sorting, heldout.count_votes(rows, sorting)
+
+
+def mask_is_wrong(bits, certified, truth) -> bool:
+    """Whether no true templates, each used once, have all the certified bits."""
+    used = certified.any(axis=1)
+    if used.sum() > len(truth):
+        return True
+    clash = ((bits[used][:, None] != truth[None]) & certified[used][:, None]).any(axis=2)
+    rows, columns = linear_sum_assignment(clash)
+    return bool(clash[rows, columns].any())
+
+
+def run_attack(seed: int, shrink: int) -> None:
+    sets = 12_600 // shrink
+    print(f"attack on the sorting: {sets:,} data sets, seeds from {seed}")
+    print(f"  {'α':>4} {'votes':<7}{'templates':<19}{'sets':>6}{'issued':>8}{'issued, wrong':>15}"
+          f"{'masks':>7}{'masks wrong':>13}")  # fmt: skip
+    for alpha in (0.05, 0.5):
+        for votes in ("fair", "common"):
+            counts = {how: np.zeros(5, dtype=int) for how in ATTACKS}
+            for each in range(seed, seed + sets):
+                X, given, k, truth = attack(each)
+                rows = BitMatrix.from_dense(X)
+                q_hi, sorting, ballot = sort_and_vote(rows, given, k, alpha)
+                rate = 0.5 if votes == "fair" else q_hi
+                bits, certified = heldout.winners(ballot, sorting, rate, heldout.TEMPLATES * alpha)
+                certified &= q_hi < 0.5
+                issued = bool(certified.all())
+                wrong = issued and not templates_recovered(bits, truth)
+                masked = bool(certified.any())
+                off = masked and mask_is_wrong(bits, certified, truth)
+                counts[ATTACKS[each % len(ATTACKS)]] += (1, issued, wrong, masked, off)
+            inside = sum(row for how, row in counts.items() if how != "one too few")
+            for how, row in [*counts.items(), ("all but one too few", inside)]:
+                print(f"  {alpha:>4g} {votes:<7}{how:<19}{row[0]:>6}{row[1]:>8}{row[2]:>15}"
+                      f"{row[3]:>7}{row[4]:>13}", flush=True)  # fmt: skip
+
+
+def outside(seed: int, shrink: int) -> None:
+    tables = 40 // shrink
+    print(f"{tables} data sets per scenario: issued / issued, wrong / issued, wrong, no objection")
+    kinds = (("all-pairs", "fair"), ("held-out", "fair"), ("held-out", "common"))
+    heading = "".join(f"{f'{method} {votes}':>22}" for method, votes in kinds)
+    print(f"  {'':<22}{heading}{'objects':>9}")
+    for name in SCENARIOS:
+        counts, objects = np.zeros((len(kinds), 3), dtype=int), 0
+        for each in range(seed, seed + tables):
+            X, k, truth = scenario(name, each)
+            found = TemplateMixture(k, noise_model="shared", random_state=each).fit(X).templates_
+            wrong = not templates_recovered(found, truth)
+            for i, (method, votes) in enumerate(kinds):
+                c = certify_fit(X, found, method=method, votes=votes)
+                counts[i] += (c.issued, c.issued and wrong, c.holds and wrong)
+            objects += bool(c.objections)
+        shown = "".join(f"{' / '.join(map(str, row)):>22}" for row in counts)
+        print(f"  {name:<22}{shown}{objects:>9}", flush=True)
+
+
+def grid_points():
+    return [
+        (n, m, k, q, c)
+        for m in (100, 300, 1000, 10_000)
+        for n in (50, 200, 1000, 2000)
+        for k in (2, 5, 10)
+        for q in (0.05, 0.1, 0.2)
+        for c in (0.02, 0.05, 0.1, 0.3)
+    ]
+
+
+def one_run(n, m, k, q, c, seed):
+    """Recovered; issued by all pairs and held-out with both votes; any wrong; share of bits."""
+    d = max(1, int(c * n))
+    try:
+        truth = make_templates(k, n, separation=d / n, random_state=seed)
+    except ValueError:
+        return None
+    X, _ = sample_mixture(truth, np.full(k, 1 / k), q, m, seed)
+    model = TemplateMixture(k, noise_model="shared", random_state=seed).fit(X)
+    if not templates_recovered(model.templates_, truth):
+        return [0, 0, 0, 0, 0, 0, 0.0]
+    T = BitMatrix.from_dense(truth)
+    labels = backend().hamming(X.words, T.words).argmin(axis=1)
+    evidence, _ = gather(X.words, labels, T, stream(0, "certificate"))
+    by_pairs = [all(verdict.judge(evidence, 0.05, votes).holds(evidence)) for votes in VOTES]
+    matched = evidence.disagreements, evidence.compared
+    q_hi = noise_of_pair(bounds.upper_limit(*matched, heldout.NOISE * 0.05))
+    sorting, ballot = heldout.learn_and_sort(X, k, 0.05, q_hi, matched[1], 0)
+    wrong, issued, share = 0, [], 0.0
+    for rate in (0.5, q_hi):
+        bits, certified = heldout.winners(ballot, sorting, rate, heldout.TEMPLATES * 0.05)
+        right = templates_recovered(bits, truth)
+        issued.append(bool(certified.all() and right))
+        wrong += certified.all() and not right
+        share = float(certified.mean())
+    return [1, *by_pairs, *issued, wrong, share]
+
+
+VOTES = ("fair", "common")
+
+
+def grid(seed: int, shrink: int) -> None:
+    done = set()
+    if GRID.exists():
+        with GRID.open() as file:
+            done = {tuple(float(row[f]) for f in FIELDS[:5]) for row in csv.DictReader(file)}
+    else:
+        GRID.write_text(",".join(FIELDS) + "\n")
+    for point in grid_points()[::shrink]:
+        if tuple(map(float, point)) in done:
+            continue
+        runs = []
+        few = 2 if point[1] == 10_000 else 4
+        for each in range(12):
+            run = one_run(*point, seed + each)
+            if run is None:
+                break
+            runs.append(run)
+            alike = np.ptp(np.array(runs)[:, :5], axis=0).max() == 0
+            if len(runs) >= few and alike:
+                break
+        if runs:
+            total = np.sum(runs, axis=0)
+            with GRID.open("a") as file:
+                numbers = [len(runs), *(int(x) for x in total[:6]), round(total[6] / len(runs), 4)]
+                csv.writer(file, lineterminator="\n").writerow([*point, *numbers])
+    show_grid()
+
+
+def show_grid() -> None:
+    with GRID.open() as file:
+        rows = [{f: float(row[f]) for f in FIELDS} for row in csv.DictReader(file)]
+    print(f"{len(rows)} points of the grid, 2 to 12 runs each: in at least 95 % of runs")
+    print(f"  {'':<18}{'all':>6}" + "".join(f"{f'm {m:,}':>10}" for m in (100, 300, 1000, 10_000)))
+    for name in FIELDS[6:11]:
+        good = [row for row in rows if row[name] >= 0.95 * row["runs"]]
+        parts = "".join(
+            f"{sum(row['m'] == m for row in good):>10}" for m in (100, 300, 1000, 10_000)
+        )
+        print(f"  {name:<18}{len(good):>6}{parts}")
+    print(f"  certificates of wrong templates: {sum(row['wrong'] for row in rows):.0f}")
+
+
+def pair(k: int, n: int, d: int, seed: int):
+    if k == 2:
+        return paper_pair(n, d / n)
+    return make_templates(k, n, separation=d / n, random_state=seed)
+
+
+def least(seed: int, shrink: int) -> None:
+    runs = 20 // shrink
+    print(f"least d for which {runs - runs // 20} of {runs} are issued: common-q votes, fair coins")
+    for n, m, k, q, start in ((1000, 2000, 2, 0.1, 5), (1000, 1000, 10, 0.1, 12)):
+        found = {}
+        for d in range(start, 60):
+            issued = np.zeros(2, dtype=int)
+            for each in range(seed, seed + runs):
+                truth = pair(k, n, d, each)
+                X, _ = sample_mixture(truth, np.full(k, 1 / k), q, m, each)
+                q_hi, sorting, ballot = sort_and_vote(X, None, k, 0.05)
+                for i, rate in enumerate((q_hi, 0.5)):
+                    bits, certified = heldout.winners(
+                        ballot, sorting, rate, heldout.TEMPLATES * 0.05
+                    )
+                    issued[i] += certified.all() and templates_recovered(bits, truth)
+            for i in range(2):
+                if issued[i] >= runs - runs // 20:
+                    found.setdefault(i, d)
+            if len(found) == 2:
+                break
+        print(f"  n = {n:,}, m = {m:,}, k = {k}, q = {q:g}: {found.get(0)}, {found.get(1)}",
+              flush=True)  # fmt: skip
+
+
+SECTIONS = {"pairs": pairs, "attack": run_attack, "outside": outside, "grid": grid, "least": least}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)}; default: all")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the runs")
+    parser.add_argument("--seed", type=int, default=10_000)
+    args = parser.parse_args()
+    warnings.simplefilter("ignore", BitmixWarning)
+    for name in args.sections or SECTIONS:
+        start = time.perf_counter()
+        SECTIONS[name](args.seed, 10 if args.quick else 1)
+        print(f"{name}: {time.perf_counter() - start:.0f} s\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -423,7 +423,7 @@ def test_certificates_in_plain_words(tmp_path):
     few, _ = mixture(n=300, m=150, noise=0.05)
     text = write(tmp_path, MODELS["shared"](few), few)
     assert "of the template bits are certified all the same" in text
-    hidden = np.concatenate([X.to_dense(), X.to_dense()[:200] ^ (np.arange(300) < 40)])
+    hidden = np.concatenate([X, X[:200] ^ (np.arange(300) < 40)])
     text = write(tmp_path, model, hidden, certificate=model.certify(hidden))
     assert "A certificate was issued, but" in text or "Not certified" in text
     assert "Certified: the probability" not in text

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bitmix import theory as theory
     from bitmix.certify.fit import certify_fit as certify_fit
     from bitmix.estimators.blrt import blrt as blrt
+    from bitmix.estimators.hold_out import hold_out as hold_out
     from bitmix.estimators.paper import ClassicEM as ClassicEM
     from bitmix.estimators.paper import TwoRoundEM as TwoRoundEM
     from bitmix.estimators.select import select_components as select_components
@@ -43,6 +44,7 @@ _HOME = {
     "bootstrap": "bitmix.inference.bootstrap",
     "certify_fit": "bitmix.certify.fit",
     "fit_statistics": "bitmix.inference.statistics",
+    "hold_out": "bitmix.estimators.hold_out",
     "item_probabilities": "bitmix.inference.item_table",
     "relate": "bitmix.inference.relate",
     "select_components": "bitmix.estimators.select",
@@ -64,6 +66,7 @@ __all__ = [
     "errors",
     "features",
     "fit_statistics",
+    "hold_out",
     "item_probabilities",
     "metrics",
     "plots",

@@ -47,12 +47,17 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 
 
+UNSURE, UNSURE_STROKE = "Oranges", "#f2b36b"
+"""The colours of bits that are not certified."""
+
+
 def plot_templates(
     model: Any,
     *,
     axes: Any = None,
     geometry: "Geometry | None" = None,
     shape: tuple[int, int] | None = None,
+    mask: ArrayLike | None = None,
 ) -> NDArray[Any]:
     """Draw each template of a fitted model; darker cells have a 1 in more of its rows.
 
@@ -65,12 +70,18 @@ def plot_templates(
         Where the strokes of the bits are, for models of sketches: `GaborSketch.geometry_`.
     shape : (int, int), optional
         Rows and columns of the pictures; by default nearly square.
+    mask : array of bool, shape (k, n), optional
+        The bits that are certified, as `FitCertificate.mask` or `CertifiedBits.mask`. The others
+        are drawn in amber, whatever their share of ones.
 
     Returns
     -------
     array of axes
     """
     k, n = model.means_.shape
+    sure = np.ones((k, n), dtype=bool) if mask is None else np.asarray(mask, dtype=bool)
+    if sure.shape != (k, n):
+        raise InputError(f"mask must have shape {(k, n)}, got {sure.shape}")
     if axes is None:
         need("matplotlib")
         import matplotlib.pyplot as plt
@@ -90,8 +101,12 @@ def plot_templates(
             continue
         if geometry is None:
             _plot_bits(ax, model.means_[i], shape or near_square(n))
+            if not sure[i].all():
+                _plot_bits(ax, np.where(sure[i], np.nan, 0.3), shape or near_square(n), UNSURE)
         else:
-            plot_template(ax, model.means_[i], geometry)
+            plot_template(ax, model.means_[i] * sure[i], geometry)
+            if not sure[i].all():
+                plot_template(ax, model.means_[i] * ~sure[i], geometry, color=UNSURE_STROKE)
         ax.set_title(f"{i}: {model.weights_[i]:.0%}", fontsize="medium")
     return places[:k]
 
@@ -108,10 +123,12 @@ def near_square(n: int) -> tuple[int, int]:
     return -(-n // columns), columns
 
 
-def _plot_bits(ax: "Axes", values: NDArray[np.float64], shape: tuple[int, int]) -> None:
+def _plot_bits(
+    ax: "Axes", values: NDArray[np.float64], shape: tuple[int, int], cmap: str = "Greys"
+) -> None:
     cells = np.full(shape[0] * shape[1], np.nan)  # cells after the last column stay empty
     cells[: len(values)] = values
-    ax.imshow(cells.reshape(shape), cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
+    ax.imshow(cells.reshape(shape), cmap=cmap, vmin=0, vmax=1, interpolation="nearest")
     ax.set(xticks=[], yticks=[])
 
 
@@ -271,7 +288,9 @@ class Geometry(Protocol):
     def intensities(self, values: ArrayLike) -> NDArray[np.float64]: ...
 
 
-def plot_template(ax: "Axes", values: ArrayLike, geometry: Geometry) -> "Axes":
+def plot_template(
+    ax: "Axes", values: ArrayLike, geometry: Geometry, *, color: str | None = None
+) -> "Axes":
     """Draw a row or a template as strokes; those of a mean template are grey by probability."""
     from matplotlib.collections import LineCollection
 
@@ -282,7 +301,7 @@ def plot_template(ax: "Axes", values: ArrayLike, geometry: Geometry) -> "Axes":
     ax.add_collection(
         LineCollection(
             list(segments[order].reshape(-1, 2, 2)),
-            colors=[str(round(1 - value, 3)) for value in intensity[order]],
+            colors=color or [str(round(1 - value, 3)) for value in intensity[order]],
             linewidths=0.9,
             capstyle="round",
         )

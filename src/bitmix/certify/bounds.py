@@ -1,6 +1,7 @@
 """The probabilities behind the certificate of a fit: numbers in, numbers out."""
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -80,6 +81,7 @@ def margin_needed(d: int, m: int, q: float, error: float) -> int:
     return int(2 * needed[enough[0]] - d) if enough.size else d + 2
 
 
+@lru_cache(64)
 def _log_upper(u: int, d: int, q: float) -> Floats:
     """ln P(A ≥ h) for h = 0 … d, A ~ Bin(u, 1-q) + Bin(d-u, q); for large d by Chernoff's bound."""
     h = np.arange(d + 1)

@@ -170,24 +170,8 @@ def hold_out(
     rows and how many chance gives.
     """
     (m, n), k = rows.shape, len(templates)
-    n_learning = min(m // LEARNING_SHARE, MAX_LEARNING_ROWS)
-    if n_learning < k:
-        raise InputError(
-            f"the held-out certificate learns from a third of the rows, which must be at least "
-            f"k = {k}, got {n_learning} of {m}: bring {LEARNING_SHARE * k} rows or more"
-        )
-    drawn = draw_without_replacement(m, n_learning, stream(seed, "folds"))
-    learning = rows.subset(drawn)
-    learned = fit_mixture(learning, k, SEARCH, compare_models=False, seed=seed).fit.mixture
-    n_sorted = rows_to_sort(learned, m - n_learning, matched[1], PARTITION * alpha)
     q_hi = noise_of_pair(bounds.upper_limit(*matched, NOISE * alpha))
-    sorting = Sorting.of(learned.templates, n_sorted, q_hi, PARTITION * alpha)
-    if n_sorted == m - n_learning:
-        ballot = count_votes(rows, sorting) - count_votes(learning, sorting)
-    else:
-        others = np.setdiff1d(np.arange(m), drawn, assume_unique=True)
-        some = draw_without_replacement(len(others), n_sorted, stream(seed, "folds", 1))
-        ballot = count_votes(rows.subset(others[some]), sorting)
+    sorting, ballot = learn_and_sort(rows, k, alpha, q_hi, matched[1], seed)
     bits, certified = winners(ballot, sorting, 0.5 if votes == "fair" else q_hi, TEMPLATES * alpha)
     distinct = distinct_part(*duplicates, bounds.poisson_quantile(duplicates[1], COPIES_LEVEL))
     if q_hi >= 0.5 or not distinct.holds:
@@ -198,7 +182,7 @@ def hold_out(
     evidence = HeldOutEvidence(
         m=m,
         n=n,
-        n_learning=n_learning,
+        n_learning=min(m // LEARNING_SHARE, MAX_LEARNING_ROWS),
         n_sorted=ballot.rows,
         sizes=tuple(ballot.sizes[order].tolist()),
         margins=tuple(sorting.margins[order][:, order][np.triu_indices(k, 1)].tolist()),
@@ -218,6 +202,34 @@ def hold_out(
     return HeldOut(q_hi, mask, parts, evidence)
 
 
+def learn_and_sort(
+    rows: Rows, k: int, alpha: float, q_hi: float, compared: int, seed: int
+) -> tuple[Sorting, Ballot]:
+    """Learn k templates from a part of the rows, and sort others by them.
+
+    `compared` is the number of cells that the limit of the noise comes from.
+    """
+    m = rows.shape[0]
+    n_learning = min(m // LEARNING_SHARE, MAX_LEARNING_ROWS)
+    if n_learning < k:
+        raise InputError(
+            f"the held-out certificate learns from a third of the rows, which must be at least "
+            f"k = {k}, got {n_learning} of {m}: bring {LEARNING_SHARE * k} rows or more"
+        )
+    drawn = draw_without_replacement(m, n_learning, stream(seed, "folds"))
+    learning = rows.subset(drawn)
+    learned = fit_mixture(learning, k, SEARCH, compare_models=False, seed=seed).fit.mixture
+    n_sorted = rows_to_sort(learned, m - n_learning, compared, PARTITION * alpha)
+    sorting = Sorting.of(learned.templates, n_sorted, q_hi, PARTITION * alpha)
+    if n_sorted == m - n_learning:
+        ballot = count_votes(rows, sorting) - count_votes(learning, sorting)
+    else:
+        others = np.setdiff1d(np.arange(m), drawn, assume_unique=True)
+        some = draw_without_replacement(len(others), n_sorted, stream(seed, "folds", 1))
+        ballot = count_votes(rows.subset(others[some]), sorting)
+    return sorting, ballot
+
+
 def rows_to_sort(learned: Mixture, most: int, compared: int, error: float) -> int:
     """How many rows to sort, judged by what was learned, and how many cells will be compared.
 
@@ -235,11 +247,13 @@ def rows_to_sort(learned: Mixture, most: int, compared: int, error: float) -> in
     kinds, where = np.unique(distances, return_inverse=True)
     where = where.reshape(k, k)
     counts = np.unique(np.geomspace(min(most, 2 * k), most, 40).astype(np.int64))[::-1]
-    voters = []
+    voters: list[float] = []
     for m in counts.tolist():
+        if voters and m * learned.weights.min() <= max(voters):
+            break
         sure = np.array([_sure(int(d), m, q, error / (k * (k - 1) / 2)) for d in kinds])[where]
         np.fill_diagonal(sure, 1.0)
-        voters.append((m * learned.weights * sure.prod(axis=1)).min())
+        voters.append(float((m * learned.weights * sure.prod(axis=1)).min()))
     return int(counts[int(np.argmax(voters))])
 
 

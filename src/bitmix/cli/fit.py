@@ -123,6 +123,14 @@ class Inference:
     bootstrap: Annotated[
         int, typer.Option(min=0, help="Replicates for standard errors and intervals, as 200.")
     ] = 0
+    hold_out: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=0.99,
+            help="Part of the rows to hold out, as 0.3: which bits do they certify?",
+        ),
+    ] = 0.0
     words: Annotated[
         Words | None, typer.Option(help="What to call components; by the noise model.")
     ] = None
@@ -206,6 +214,8 @@ def fit(
     k_range = _parse_components(k)
     inference.check(k_range, search.method)
     outputs.check(data)
+    if inference.hold_out and cluster is not None:
+        raise ValueError("--hold-out fits parts of the rows on this machine: leave out --cluster")
     with nullcontext() if cluster is None else connect(cluster):
         dataset = _read(data, reading, sketching, outputs, on_cluster=cluster is not None)
         selection = None
@@ -233,6 +243,12 @@ def fit(
 
             issued, reason = certify_if_possible(model, dataset.rows)
             summary["certificate"] = summaries.summarize_certificate(issued, reason)
+        held_out = None
+        if inference.hold_out:
+            from bitmix.estimators.hold_out import hold_out
+
+            held_out = hold_out(model, dataset.rows, inference.hold_out, random_state=search.seed)
+            summary["held_out"] = summaries.summarize_held_out(held_out)
         if outputs.report is not None:
             from bitmix import report
 
@@ -240,7 +256,7 @@ def fit(
                 model, dataset.rows, outputs.report, selection=selection,
                 labels=next(iter(dataset.classes.values()), None), ids=dataset.ids,
                 geometry=getattr(dataset.transformer, "geometry_", None),
-                certificate=issued, source=data.name, errors=errors,
+                certificate=issued, source=data.name, errors=errors, held_out=held_out,
             )  # fmt: skip
         if outputs.sheet is not None:
             _draw_sheet(outputs.sheet, model, dataset)
@@ -255,7 +271,10 @@ def fit(
             print_skipped(dataset.transformer)
         elif str(data) != "-":
             again = f" -k {k}{as_text(search)}{as_text(reading)}"
-            summaries.print_next(outputs.output, data, model, again, as_text(reading, FILE_OPTIONS))
+            offer = not (inference.hold_out or summary.get("certificate", {}).get("holds"))
+            summaries.print_next(
+                outputs.output, data, model, again, as_text(reading, FILE_OPTIONS), offer=offer
+            )
 
 
 def _parse_components(text: str) -> range | None:

@@ -160,6 +160,7 @@ def summarize_certificate(certificate: Any, reason: str) -> dict[str, Any]:
     return {
         "issued": certificate.issued,
         "verdict": certificate.verdict,
+        "holds": certificate.holds,
         "alpha": certificate.alpha,
         "method": certificate.method,
         "why_not": failed,
@@ -200,6 +201,9 @@ def print_fit(summary: dict[str, Any]) -> None:
         )
     if "certificate" in summary:
         console.print(_certificate_line(summary["certificate"]))
+    if "held_out" in summary:
+        for line in summary["held_out"]["says"]:
+            console.print(f"held out: {line}")
 
 
 def _fit_line(summary: dict[str, Any]) -> str:
@@ -230,8 +234,23 @@ def items_table(summary: dict[str, Any]) -> Any:
     return table
 
 
-def print_next(path: Path | None, data: Path, model: Any, again: str, reading: str) -> None:
-    """Print what to do after a fit, with the options of the fit that are needed again."""
+def summarize_held_out(held_out: Any) -> dict[str, Any]:
+    """What held-out rows say; bit by bit only if these are not too many."""
+    values: dict[str, Any] = held_out.to_dict()
+    values["says"] = [str(held_out.bits), str(held_out.agreement)]
+    if held_out.bits.mask.size > MAX_PROBABILITIES:
+        for name in ("bits", "mask", "lower"):
+            del values["bits"][name]
+    return values
+
+
+def print_next(
+    path: Path | None, data: Path, model: Any, again: str, reading: str, *, offer: bool = False
+) -> None:
+    """Print what to do after a fit, with the options of the fit that are needed again.
+
+    `offer` to hold out rows, where it is not certified that all templates are exact.
+    """
     from rich.console import Console
 
     commands = f"bitmix fit {quote(str(data))}{again} -o my.model"
@@ -240,6 +259,8 @@ def print_next(path: Path | None, data: Path, model: Any, again: str, reading: s
         commands = f"bitmix predict {arguments}"
         if model.mixture_.noise_model == "shared":
             commands += f"  |  bitmix certify {arguments}"
+    if offer:
+        commands += f"  |  bitmix fit {quote(str(data))}{again} --hold-out 0.3"
     Console(highlight=False, markup=False).print(f"next: {commands}", soft_wrap=True)
 
 

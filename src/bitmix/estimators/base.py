@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bitmix.certify.bits import CertifiedBits, certify_bits, table_hash
 from bitmix.certify.fit import FitCertificate, Method, certify_fit
 from bitmix.certify.verdict import Votes
 from bitmix.em import predict
@@ -57,6 +58,8 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
     """How the cells of a table were read as bits; None if they were 0 and 1."""
     k_chosen_: bool = False
     """Whether the number of components was chosen on the rows of the fit."""
+    table_hash_: str | None = None
+    """A number for the table of the fit, so that it is not taken for held-out rows."""
 
     calibration_: Calibration | None = None
     """How well rows fit that were not in the fit, if `calibrate` was called."""
@@ -302,6 +305,50 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
             k_fixed=not self.k_chosen_,
         )  # fmt: skip
 
+    def certified_bits(self, X_test: Any, alpha: float = 0.05, share: float = 0.5) -> CertifiedBits:
+        """The bits that most rows of a group have, certified by rows that were not fitted.
+
+        With probability at least 1 - α over the test rows, for all bits of the `mask` at once: more
+        than `share` of the population that this model assigns to the group has the bit shown. That
+        holds for any data and any noise model, whether or not there are templates at all. It needs
+        test rows that are independent draws from one population and had no part in the fit. The
+        table of the fit is refused; that parts of it are given cannot be noticed. Of missing cells,
+        those that are known count.
+
+        Parameters
+        ----------
+        X_test : as in `predict`
+            Rows that the fit has not seen.
+        alpha : float, default=0.05
+            The probability that any certified bit is wrong.
+        share : float in [0.5, 1), default=0.5
+            What part of a group must have the bit.
+
+        Examples
+        --------
+        >>> from bitmix import TemplateMixture
+        >>> from bitmix.datasets import make_templates, sample_mixture
+        >>> truth = make_templates(3, 200, separation=0.4, random_state=0)
+        >>> X, labels = sample_mixture(truth, [0.5, 0.3, 0.2], noise=0.1, m=600, random_state=0)
+        >>> model = TemplateMixture(3, random_state=0).fit(X[:400])
+        >>> model.certified_bits(X[400:]).certified > 0.9
+        True
+        """
+        alpha = checks.between(alpha, "alpha", 0, 1)
+        if share != 0.5:
+            share = checks.between(share, "share", 0.5, 1, remedy="0.5 is the smallest")
+        rows = self.rows_like_fit(X_test)
+        if rows.layout.weight_one:
+            raise InputError(
+                "X has weights, but test rows count as independent draws: give rows without weights"
+            )
+        if self.table_hash_ is not None and table_hash(rows) == self.table_hash_:
+            raise InputError(
+                "X_test must be rows that the fit has not seen, but it is the table of the fit: "
+                "keep some rows back, as bitmix fit --hold-out 0.3 does"
+            )
+        return certify_bits(predict.tally(rows, self.mixture_), alpha, float(share))
+
     def rows_like_fit(self, X: Any, sample_weight: Any = None, *, missing: bool = False) -> Rows:
         """X as packed rows, its columns checked against those of the fit."""
         check_is_fitted(self)
@@ -336,6 +383,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
             "representatives": self.representatives_,
             "codes": None if self.codes_ is None else self.codes_.to_dict(),
             "k_chosen": self.k_chosen_,
+            "table_hash": self.table_hash_,
         }
         modelfile.write(path, header, arrays)
 
@@ -383,7 +431,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
             if not isinstance(named, list) or len(named) != len(model.weights_):
                 raise InputError(f"representatives must be {len(model.weights_)} names")
             model.representatives_ = tuple(map(str, named))
-        for name in ("id_column", "label_column", "fingerprint_type"):
+        for name in ("id_column", "label_column", "fingerprint_type", "table_hash"):
             value = header.get(name)
             if value is None:
                 continue
@@ -414,6 +462,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         """
         codes = getattr(rows, "codes", None)
         if reset:
+            self.k_chosen_, self.table_hash_ = False, table_hash(rows)
             if codes is not None:
                 self.codes_ = codes
             elif "codes_" in vars(self):

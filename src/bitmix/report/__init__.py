@@ -11,6 +11,7 @@ import numpy as np
 from bitmix.certify.fit import FitCertificate
 from bitmix.errors import InputError
 from bitmix.estimators.base import FittedTemplates
+from bitmix.estimators.hold_out import HeldOutRows
 from bitmix.estimators.select import Selection
 from bitmix.inference.bootstrap import Bootstrap
 from bitmix.inference.information import AnalyticErrors
@@ -40,6 +41,7 @@ def write(
     errors: Bootstrap | AnalyticErrors | None = None,
     sample_weight: Any = None,
     alpha: float = 0.05,
+    held_out: HeldOutRows | None = None,
     force: bool = True,
 ) -> None:
     """Write an HTML report of a fitted model and the rows of X, in one self-contained file.
@@ -76,6 +78,9 @@ def write(
         How often each row counts: whole numbers, at most 100,000 in all.
     alpha : float, default=0.05
         The level of the certificate that is computed here.
+    held_out : HeldOutRows, optional
+        The result of `bitmix.hold_out`: bits of the groups that held-out rows certify, and how well
+        independent fits agree.
     force : bool, default=True
         Whether to replace an existing file.
 
@@ -118,6 +123,7 @@ def write(
         labels=labels,
         certificate=certificate,
         alpha=alpha,
+        held_out=held_out,
     )
     written = page.render(
         facts, model, paper_of(model, rows, errors), selection=selection, geometry=geometry,

@@ -20,6 +20,7 @@ from bitmix.em import predict
 from bitmix.em.predict import Tally
 from bitmix.errors import InputError
 from bitmix.estimators.base import FittedTemplates
+from bitmix.estimators.hold_out import HeldOutRows
 from bitmix.estimators.template import TemplateMixture
 from bitmix.kernels import backend
 from bitmix.kernels.bits import pack
@@ -193,6 +194,22 @@ class Facts:
     no_certificate: str
     """Why there is no certificate."""
     classes: Classes | None
+    held_out: HeldOutRows | None = None
+    """What held-out rows say, if it was asked for."""
+    templates: NDArray[np.uint8] | None = None
+
+    @property
+    def certified_bits(self) -> NDArray[np.bool_] | None:
+        """The bits of the templates that are certified, if that is said of some but not of all."""
+        if self.held_out is not None and self.templates is not None:
+            bits, group = self.held_out.bits, list(self.held_out.group)
+            mask = np.zeros(self.templates.shape, dtype=bool)
+            mask[group] = bits.mask & (bits.bits == self.templates[group])
+            return mask
+        certificate = self.certificate
+        if certificate is None or certificate.issued or certificate.objections:
+            return None
+        return certificate.mask if certificate.mask.any() else None
 
     @property
     def k(self) -> int:
@@ -225,6 +242,7 @@ def gather(
     labels: Sequence[Any] | None = None,
     certificate: FitCertificate | bool | None = None,
     alpha: float = 0.05,
+    held_out: HeldOutRows | None = None,
 ) -> Facts:
     """Gather the facts in two passes over the rows, and a third one for the certificate."""
     m, n = rows.shape
@@ -254,6 +272,8 @@ def gather(
         certificate=certificate or None,
         no_certificate=reason,
         classes=None if labels is None else classes_of(labels, values.groups, k),
+        held_out=held_out,
+        templates=T,
     )
 
 

@@ -235,7 +235,10 @@ def _pictures(facts: Facts, geometry: Any) -> Pictures:
     n_groups = min(facts.k, MAX_GROUPS)
     n_drawn = min(n_groups, max(4, MAX_PICTURE_BITS // n))
     paint = painter(n, n_drawn + len(facts.outliers), geometry)
-    groups = tuple(paint(facts.shares[i], True) for i in range(n_drawn))
+    mask = facts.certified_bits
+    groups = tuple(
+        paint(facts.shares[i], True, None if mask is None else mask[i]) for i in range(n_drawn)
+    )
     if n_drawn < n_groups:
         return Pictures(groups)
     return Pictures(groups, tuple(paint(o.bits.astype(np.float64), False) for o in facts.outliers))

@@ -7,9 +7,8 @@ The ink is `currentColor`, so that each theme has its own.
 import base64
 import io
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,8 +41,14 @@ class Picture:
     body: Drawing
 
 
-Painter = Callable[[Floats, bool], Picture]
-"""Draws shares of ones, shape (n,); the flag says whether cells have tooltips."""
+Sure = NDArray[np.bool_] | None
+"""Which bits are certified; the others are grey. None: nothing is said about it."""
+
+
+class Painter(Protocol):
+    """Draws shares of ones, shape (n,)."""
+
+    def __call__(self, shares: Floats, with_tips: bool, sure: Sure = None) -> Picture: ...
 
 
 def painter(n: int, n_pictures: int, geometry: Any) -> Painter:
@@ -55,10 +60,18 @@ def painter(n: int, n_pictures: int, geometry: Any) -> Painter:
     else:
         return _stroke_painter(n, n_pictures, geometry)
     if n * n_pictures <= MAX_CELLS:
-        return lambda shares, with_tips: _cells(shares, shape, with_tips)
+        return lambda shares, with_tips, sure=None: _cells(shares, shape, with_tips, sure)
     bits = 4 if min(n, MAX_PIXELS) * n_pictures <= MAX_SHADED_PIXELS else 1
     numbers = itertools.count()
-    return lambda shares, with_tips: _pixels(shares, shape, bits, f"mask-{next(numbers)}")
+
+    def paint(shares: Floats, with_tips: bool, sure: Sure = None) -> Picture:
+        if sure is None:
+            return _pixels(shares, shape, bits, f"mask-{next(numbers)}", "currentColor")
+        black = _pixels(np.where(sure, shares, 0.0), shape, bits, f"mask-{next(numbers)}")
+        grey = _pixels(np.where(sure, 0.0, 0.5), shape, 4, f"mask-{next(numbers)}", "var(--unsure)")
+        return Picture(black.width, black.height, Drawing(black.body + grey.body))
+
+    return paint
 
 
 def _image_shape(geometry: Any, n: int) -> tuple[int, int]:
@@ -70,21 +83,25 @@ def _image_shape(geometry: Any, n: int) -> tuple[int, int]:
     return rows, columns
 
 
-def _cells(shares: Floats, shape: tuple[int, int], with_tips: bool) -> Picture:
+def _cells(shares: Floats, shape: tuple[int, int], with_tips: bool, sure: Sure = None) -> Picture:
     parts = []
     for s, share in enumerate(shares.tolist()):
         y, x = divmod(s, shape[1])
-        cell = f'x="{x}" y="{y}" width="1" height="1" fill-opacity="{number(share)}"'
+        cell = f'x="{x}" y="{y}" width="1" height="1"'
+        unsure = sure is not None and not sure[s]
+        cell += ' fill="var(--unsure)"' if unsure else f' fill-opacity="{number(share)}"'
         if with_tips:
-            tip = f"column {s}: 1 in {share:.0%} of its rows"
+            tip = f"column {s}: 1 in {share:.0%} of its rows{', not certified' if unsure else ''}"
             parts.append(f'<rect class="mark" {cell}><title>{tip}</title></rect>')
-        elif share >= 0.005:
+        elif share >= 0.005 or unsure:
             parts.append(f"<rect {cell}/>")
     body = f'<g fill="currentColor" shape-rendering="crispEdges">{"".join(parts)}</g>'
     return Picture(shape[1], shape[0], Drawing(body))
 
 
-def _pixels(shares: Floats, shape: tuple[int, int], bits: int, key: str) -> Picture:
+def _pixels(
+    shares: Floats, shape: tuple[int, int], bits: int, key: str, ink_name: str = "currentColor"
+) -> Picture:
     """An image that masks a rectangle of ink."""
     rows, columns = shape
     per_pixel = -(-len(shares) // (rows * columns))
@@ -97,7 +114,7 @@ def _pixels(shares: Floats, shape: tuple[int, int], bits: int, key: str) -> Pict
     body = (
         f'<mask id="{key}"><image width="{columns}" height="{rows}" image-rendering="{rendering}"'
         f' href="data:image/png;base64,{image}"/></mask>'
-        f'<rect width="{columns}" height="{rows}" fill="currentColor" mask="url(#{key})"/>'
+        f'<rect width="{columns}" height="{rows}" fill="{ink_name}" mask="url(#{key})"/>'
     )
     return Picture(columns, rows, Drawing(body))
 
@@ -130,19 +147,28 @@ def _stroke_painter(n: int, n_pictures: int, geometry: Geometry) -> Painter:
     width, height = (int(ends[:, :, axis].max()) + 6 for axis in (0, 1))
     n_strokes = max(200, MAX_STROKES // max(1, n_pictures))
 
-    def paint(shares: Floats, with_tips: bool) -> Picture:
+    def paint(shares: Floats, with_tips: bool, sure: Sure = None) -> Picture:
         visible = geometry.intensities(shares).clip(0, 1)
+        unsure = np.zeros(len(visible), dtype=bool)
+        if sure is not None:  # a stroke is certain if the bits it stands for are
+            unsure = geometry.intensities((~sure).astype(np.float64)) > 0
         darkest = np.argsort(-visible, kind="stable")[:n_strokes]
         tones = np.searchsorted(_TONES, visible[darkest], side="right")
-        parts = []
+        grey = unsure[darkest]
+        parts = [_path(ends[darkest[grey & (tones > 0)]], 'stroke="var(--unsure)"')]
         for tone in range(1, len(_TONES) + 1):  # dark strokes on top
-            (x0, y0), (x1, y1) = ends[darkest[tones == tone]].transpose(1, 2, 0)
-            moves = np.stack([x0, y0, x1 - x0, y1 - y0], axis=1).tolist()
-            path = "".join(f"M{x} {y}l{dx} {dy}" for x, y, dx, dy in moves)
-            if path:
-                opacity = number(0.1 + 0.9 * tone / len(_TONES))
-                parts.append(f'<path d="{path}" stroke-opacity="{opacity}"/>')
+            opacity = number(0.1 + 0.9 * tone / len(_TONES))
+            strokes = ends[darkest[(tones == tone) & ~grey]]
+            parts.append(_path(strokes, f'stroke-opacity="{opacity}"'))
         body = f'<g class="strokes" stroke="currentColor">{"".join(parts)}</g>'
         return Picture(width, height, Drawing(body))
 
     return paint
+
+
+def _path(ends: NDArray[np.int64], style: str) -> str:
+    """Strokes of one look as one path; nothing if there are none."""
+    (x0, y0), (x1, y1) = ends.transpose(1, 2, 0)
+    moves = np.stack([x0, y0, x1 - x0, y1 - y0], axis=1).tolist()
+    path = "".join(f"M{x} {y}l{dx} {dy}" for x, y, dx, dy in moves)
+    return f'<path d="{path}" {style}/>' if path else ""

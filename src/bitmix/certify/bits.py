@@ -1,0 +1,138 @@
+"""What may be said about any data: certified bits, and certified agreement of two fits.
+
+Nothing here assumes templates, a noise model, the right k, or columns that are independent of each
+other; only that the test rows are independent draws from one population, and had no part in the
+fit.
+"""
+
+import html
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bitmix.certify import bounds
+from bitmix.em.predict import Tally
+from bitmix.kernels.bits import Words
+from bitmix.rows import Rows
+from bitmix.theory.tails import Floats, upper_tail
+
+MAX_HASHED_ROWS = 4_096
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedBits:
+    """Bits that most rows of a group have, in the population and not only in the table.
+
+    With probability at least 1 - α over the test rows, for all bits in `mask` at once: more than
+    `share` of the population that the model assigns to the group has the bit shown.
+    """
+
+    bits: NDArray[np.uint8]
+    """The majority of each group in each column, shape (k, n)."""
+    mask: NDArray[np.bool_]
+    """The bits that are certified, shape (k, n)."""
+    lower: Floats
+    """Lower limits of the share of the group that has the bit, all at once, shape (k, n)."""
+    sizes: tuple[int, ...]
+    """Test rows per group."""
+    alpha: float
+    share: float
+
+    @property
+    def certified(self) -> float:
+        """The share of all bits that are certified."""
+        return float(self.mask.mean())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "alpha": self.alpha,
+            "share": self.share,
+            "certified": self.certified,
+            "certified_by_group": self.mask.mean(axis=1).tolist(),
+            "sizes": list(self.sizes),
+            "bits": self.bits.tolist(),
+            "mask": self.mask.astype(int).tolist(),
+            "lower": self.lower.tolist(),
+        }
+
+    def __str__(self) -> str:
+        return (
+            f"{self.certified:.1%} of the bits are certified by {sum(self.sizes):,} held-out rows: "
+            f"more than {self.share:.0%} of all rows that this model would assign to the group "
+            f"have the bit shown. The probability that this is wrong for any of them is at most "
+            f"{100 * self.alpha:g}%, if the rows are independent draws that the fit has not seen."
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(str(self))}</p>"
+
+
+def certify_bits(counts: Tally, alpha: float, share: float) -> CertifiedBits:
+    """The certified bits from counts of held-out rows by likeliest group.
+
+    A bit is certified if 2nk·P(Bin(M, share) ≥ v) ≤ α, for v votes of M known cells: the factor 2
+    because either value of a bit may have the votes.
+    """
+    ones, cells = counts.ones, counts.cells
+    k, n = ones.shape
+    bits = (2 * ones > cells).astype(np.uint8)
+    votes = np.where(bits == 1, ones, cells - ones)
+    error = alpha / (2 * n * k)
+    mask = (cells > 0) & (upper_tail(cells, share, votes) <= error)
+    lower = bounds.lower_limits(votes, cells, error)
+    return CertifiedBits(bits, mask, lower, tuple(counts.sizes.tolist()), alpha, share)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How often two independent fits give a row the same label.
+
+    With probability at least 1 - α: two fits to `rows_per_fit` rows each, their groups matched on
+    these, give at least `lower` of the population the same label.
+    """
+
+    seen: float
+    """The share of the test rows with the same label."""
+    lower: float
+    n_test: int
+    rows_per_fit: int
+    alpha: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return vars(self).copy()
+
+    def __str__(self) -> str:
+        return (
+            f"Two independent fits to {self.rows_per_fit:,} rows each give the same label to at "
+            f"least {self.lower:.1%} of all rows (to {self.seen:.1%} of {self.n_test:,} that "
+            f"neither has seen), with confidence {1 - self.alpha:.0%}."
+        )
+
+
+def agreement_of(
+    first: NDArray[np.int64], second: NDArray[np.int64], rows_per_fit: int, alpha: float
+) -> Agreement:
+    """Clopper–Pearson's lower limit for labels of test rows by two fits."""
+    same, m = int((first == second).sum()), len(first)
+    lower = float(bounds.lower_limits(same, m, alpha))
+    return Agreement(same / max(m, 1), lower, m, rows_per_fit, alpha)
+
+
+def table_hash(rows: Rows) -> str:
+    """A number for a table: of up to 4,096 rows, evenly spaced, in any order.
+
+    It tells whether a table is the one of the fit; a part of that table has another number.
+    """
+    m, n = rows.shape
+    words: Words = rows.subset(np.unique(np.linspace(0, m - 1, MAX_HASHED_ROWS).astype(int))).words
+    factors = np.random.default_rng(n).integers(1 << 63, size=words.shape[1], dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        keys = ((words ^ (words >> np.uint64(29))) * (2 * factors + np.uint64(1))).sum(axis=1)
+        for shift in (32, 29, 32):  # so that equal sums are no accident of few bits
+            keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(0xD6E8FEB86659FD93)
+        total = int(keys.sum(dtype=np.uint64))
+    return f"{m}x{n}:{total:016x}"
