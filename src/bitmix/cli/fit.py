@@ -232,7 +232,7 @@ def fit(
                 model, dataset.rows, outputs.report, selection=selection,
                 labels=next(iter(dataset.classes.values()), None), ids=dataset.ids,
                 geometry=getattr(dataset.transformer, "geometry_", None),
-                certificate=issued, source=data.name, errors=errors,
+                certificate=issued, source=data.name, errors=errors, words=inference.words,
             )  # fmt: skip
         if outputs.sheet is not None:
             _draw_sheet(outputs.sheet, model, dataset)
