@@ -4,27 +4,37 @@
     python -m benchmarks.lca criteria [--first 0] [--n 40] [--overlap]
     python -m benchmarks.lca blrt-size [--first 0] [--n 300]
     python -m benchmarks.lca blrt-power [--first 0] [--n 100]
+    python -m benchmarks.lca blrt-power-stepmix [--first 0] [--n 100]
     python -m benchmarks.lca relate [--first 0] [--n 200]
     python -m benchmarks.lca times
     python -m benchmarks.lca items
 
 Each simulated survey has the number of its seed, so runs of a part can be added up. StepMix is
-asked as well where it is installed. Each line that is printed is one result.
+asked as well where it is installed. Every result is one line of benchmarks/results/lca.csv: a
+total, and the number of cases that it is the total of; `python -m benchmarks.lca report` adds up.
 """
 
 import argparse
+import contextlib
+import io
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import bitmix
+from benchmarks.results_file import ResultsFile
 from bitmix import TemplateMixture
 from bitmix.inference.matching import match
 from bitmix.inference.ratio_test import ratio_test
 from bitmix.models.mixture import Mixture
 
+HEADER = ("part", "first", "n", "measure", "total", "of")
+Result = tuple[str, float, int]
+"""What was measured, the total, and the number of cases."""
 SHARES = np.array([0.5, 0.3, 0.2])
 CLEAR = np.array([[0.9] * 5 + [0.1] * 5, [0.15] * 10, [0.8] * 10])
 OVERLAP = np.array([[0.7] * 5 + [0.3] * 5, [0.3] * 10, [0.7] * 10])
@@ -41,7 +51,7 @@ def latent_classes(X: Any, k: int) -> TemplateMixture:
     return TemplateMixture(k, noise_model="cell", prior=0, random_state=0).fit(X)
 
 
-def coverage(seeds: range, overlap: bool) -> Iterator[str]:
+def coverage(seeds: range, overlap: bool) -> Iterator[Result]:
     """How often 95 % intervals hold the truth: 3 classes, 10 items, 500 people."""
     p = OVERLAP if overlap else CLEAR
     truth = Mixture(p, SHARES, None)
@@ -67,11 +77,11 @@ def coverage(seeds: range, overlap: bool) -> Iterator[str]:
                 low, high = np.moveaxis(getattr(ends, name)[order], -1, 0)
                 held.setdefault(f"{method} {name}", []).append((low <= true) & (true <= high))
     for name, values in held.items():
-        yield f"{name}: {np.sum(values)} of {np.size(values)} held, {np.mean(values):.4f}"
-    yield f"no intervals or no match in {refused} of {len(seeds)}"
+        yield name, np.sum(values), np.size(values)
+    yield "no intervals or no match", refused, len(seeds)
 
 
-def criteria(seeds: range, overlap: bool) -> Iterator[str]:
+def criteria(seeds: range, overlap: bool) -> Iterator[Result]:
     """Which of 1 to 5 classes each criterion chooses where there are 3: 10 items, 500 people."""
     names = ("aic", "sabic", "bic", "caic", "icl")
     chosen: dict[str, list[int]] = {name: [] for name in names}
@@ -81,11 +91,11 @@ def criteria(seeds: range, overlap: bool) -> Iterator[str]:
         for name in names:
             chosen[name].append(1 + int(np.argmin([getattr(fit, name) for fit in fits])))
     for name, numbers in chosen.items():
-        counts = np.bincount(numbers, minlength=6)[1:]
-        yield f"{name}: 1 to 5 classes chosen {', '.join(map(str, counts))} times"
+        for k in range(1, 6):
+            yield f"{name} chooses {k}", numbers.count(k), len(numbers)
 
 
-def blrt_size(seeds: range) -> Iterator[str]:
+def blrt_size(seeds: range) -> Iterator[Result]:
     """How often 3 classes are preferred to 2 at the level of .05, if there are 2 (300 × 6).
 
     With 19 replicates, the test rejects if none of them is as large, so it may end at the first.
@@ -94,16 +104,30 @@ def blrt_size(seeds: range) -> Iterator[str]:
     for seed in seeds:
         X, _ = survey(300, seed, p, np.array([0.6, 0.4]))
         rejected += _p_value(X, 3, seed) <= 0.05
-    yield f"rejected {rejected} of {len(seeds)}, {rejected / len(seeds):.4f}"
+    yield "rejected", rejected, len(seeds)
 
 
-def blrt_power(seeds: range) -> Iterator[str]:
+def blrt_power(seeds: range) -> Iterator[Result]:
     """How often 3 classes are preferred to 2 at the level of .05, if there are 3 (300 × 10)."""
     rejected = 0
     for seed in seeds:
         X, _ = survey(300, seed, OVERLAP, SHARES)
         rejected += _p_value(X, 3, seed) <= 0.05
-    yield f"rejected {rejected} of {len(seeds)}, {rejected / len(seeds):.4f}"
+    yield "rejected", rejected, len(seeds)
+
+
+def blrt_power_stepmix(seeds: range) -> Iterator[Result]:
+    """The same surveys, by StepMix, with as many replicates and one start."""
+    from stepmix.bootstrap import blrt
+    from stepmix.stepmix import StepMix
+
+    options: dict[str, Any] = {"abs_tol": 1e-6, "random_state": 0, "verbose": 0, "progress_bar": 0}
+    for seed in seeds:
+        X, _ = survey(300, seed, OVERLAP, SHARES)
+        pair = StepMix(2, **options), StepMix(3, **options)
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            p_value = blrt(*pair, X, n_repetitions=19, random_state=seed)
+        yield "rejected", int(p_value <= 0.05), 1
 
 
 def _p_value(X: Any, k: int, seed: int) -> float:
@@ -112,44 +136,44 @@ def _p_value(X: Any, k: int, seed: int) -> float:
     return ratio_test(rows, small.mixture_, settings, n=19, seed=seed, enough=1).p_value
 
 
-def relate(seeds: range) -> Iterator[str]:
+def relate(seeds: range, peer_replicates: int) -> Iterator[Result]:
     """Means of a normal outcome by class, -1, 0 and 1: six items of probabilities .8 and .2 as in
     Vermunt (2010), 1,000 people. Bias, and how often ± 1.96 standard errors hold the truth.
     """
     p = np.array([[0.8] * 6, [0.8] * 3 + [0.2] * 3, [0.2] * 6])
     means, shares = np.array([-1.0, 0.0, 1.0]), np.full(3, 1 / 3)
-    found: dict[str, list[Any]] = {}
+    truth = Mixture(p, shares, None)
+    found: dict[str, list[Any]] = defaultdict(list)
     for seed in seeds:
         X, classes = survey(1000, seed, p, shares)
         y = np.random.default_rng(10_000 + seed).normal(means[classes])
         model = latent_classes(X, 3)
-        order = match(Mixture(p, shares, None), model.mixture_)
-        if order is None:
-            continue
-        for method in ("bch", "ml"):
-            result = bitmix.relate(model, X, y, method=method)
-            pair = result.estimates[order] - means, result.standard_errors[order]
-            found.setdefault(method, []).append(pair)
-        labels = model.predict(X)
-        plain = np.array([y[labels == i].mean() for i in order]) - means
-        found.setdefault("modal", []).append((plain, np.ones(3)))
-        if (peer := _stepmix_bch(X, y)) is not None:
-            weights, probabilities, outcome = peer
-            order = match(Mixture(p, shares, None), Mixture(probabilities, weights, None))
+        order = match(truth, model.mixture_)
+        if order is not None:
+            for method in ("bch", "ml"):
+                result = bitmix.relate(model, X, y, method=method)
+                pair = result.estimates[order] - means, result.standard_errors[order]
+                found[method].append(pair)
+            labels = model.predict(X)
+            plain = np.array([y[labels == i].mean() for i in order]) - means
+            found["modal"].append((plain, np.zeros(3)))
+        if (peer := _stepmix_bch(X, y, peer_replicates)) is not None:
+            mixture, outcome, errors = peer
+            order = match(truth, mixture)
             if order is not None:
-                found.setdefault("StepMix bch", []).append((outcome[order] - means, np.ones(3)))
+                found["StepMix bch"].append((outcome[order] - means, errors[order]))
     for method, pairs in found.items():
         error, standard = (np.array(each) for each in zip(*pairs, strict=True))
-        text = (
-            f"{method}: bias {error.mean(axis=0).round(3)}, rmse {np.sqrt((error**2).mean()):.4f}"
-        )
-        if method in ("bch", "ml"):
-            text += f", coverage {(np.abs(error) <= 1.96 * standard).mean():.4f}"
-        yield f"{text} ({len(error)} surveys)"
+        for t in range(3):
+            yield f"{method} error of class {t}", error[:, t].sum(), len(error)
+        yield f"{method} squared error", (error**2).sum(), error.size
+        if standard.any():
+            yield f"{method} held", int((np.abs(error) <= 1.96 * standard).sum()), error.size
 
 
-def _stepmix_bch(X: Any, y: Any) -> Any:
-    """Shares, item probabilities and outcome means of StepMix; None if it is not installed."""
+def _stepmix_bch(X: Any, y: Any, n_replicates: int) -> Any:
+    """The mixture, outcome means and standard errors of StepMix, which come from its bootstrap (0
+    without one); None if it is not installed."""
     try:
         from stepmix.stepmix import StepMix
     except ModuleNotFoundError:
@@ -160,23 +184,31 @@ def _stepmix_bch(X: Any, y: Any) -> Any:
     )  # fmt: skip
     model.fit(X, y[:, None])
     parameters = model.get_parameters()
-    p = parameters["measurement"]["pis"]
-    outcome = parameters["structural"]["means"][:, 0]
-    return model.weights_, np.asarray(p).reshape(3, -1), np.asarray(outcome)
+    p = np.asarray(parameters["measurement"]["pis"]).reshape(3, -1)
+    outcome = np.asarray(parameters["structural"]["means"])[:, 0]
+    errors = np.zeros(3)
+    if n_replicates:
+        model.set_params(n_init=1)
+        with contextlib.redirect_stdout(io.StringIO()):
+            samples, _ = model.bootstrap(
+                X, y[:, None], n_repetitions=n_replicates, progress_bar=False, random_state=0
+            )
+        of_means = samples.xs("structural").xs("means", level="param")
+        errors = of_means.groupby("class_no")["value"].std().to_numpy()
+    return Mixture(p, model.weights_, None), outcome, errors
 
 
-def times() -> Iterator[str]:
+def times() -> Iterator[Result]:
     """Seconds of a bootstrap and of the BLRT for k = 2 … 6, beside StepMix."""
     p = np.where(np.random.default_rng(0).random((4, 20)) < 0.5, 0.85, 0.15)
     X, _ = survey(2000, 0, p[:3, :12], SHARES)
     Y, _ = survey(1000, 1, p, np.full(4, 0.25))
     model = latent_classes(X, 3)
-    seconds = _seconds(lambda: bitmix.bootstrap(model, X))
-    yield f"bootstrap of 200, 2,000 × 12, k = 3: {seconds:.1f} s"
+    yield "bootstrap of 200, 2,000 × 12, k = 3", _seconds(lambda: bitmix.bootstrap(model, X)), 1
     total = 0.0
     for k in range(2, 7):
         total += _seconds(lambda k=k: bitmix.blrt(Y, k))  # type: ignore[misc]
-    yield f"BLRT of 99, 1,000 × 20, k = 2 … 6: {total:.1f} s"
+    yield "BLRT of 99, 1,000 × 20, k = 2 … 6", total, 1
     try:
         from stepmix.bootstrap import blrt
         from stepmix.stepmix import StepMix
@@ -185,15 +217,18 @@ def times() -> Iterator[str]:
     options: dict[str, Any] = {"verbose": 0, "progress_bar": 0, "random_state": 0}
     peer = StepMix(3, measurement="binary", **options).fit(X)
     seconds = _seconds(lambda: peer.bootstrap(X, n_repetitions=20, progress_bar=False))
-    yield f"StepMix, bootstrap of 200, from 20: {10 * seconds:.1f} s"
+    yield "StepMix, bootstrap of 200, from 20", 10 * seconds, 1
     total = 0.0
-    for k in range(2, 7):
-        pair = StepMix(k - 1, **options), StepMix(k, **options)
-        total += _seconds(lambda pair=pair: blrt(*pair, Y, n_repetitions=5))  # type: ignore[misc]
-    yield f"StepMix, BLRT of 99, from 5, n_init=1: {99 / 5 * total:.1f} s"
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        for k in range(2, 7):
+            pair = StepMix(k - 1, **options), StepMix(k, **options)
+            total += _seconds(
+                lambda pair=pair: blrt(*pair, Y, n_repetitions=5)  # type: ignore[misc]
+            )
+    yield "StepMix, BLRT of 99, from 5, n_init=1", 99 / 5 * total, 1
 
 
-def items() -> Iterator[str]:
+def items() -> Iterator[Result]:
     """Seconds of one start: 100,000 people, 100 items of 4 values, k = 5, beside StepMix."""
     m, n, values, k = 100_000, 100, 4, 5
     rng = np.random.default_rng(0)
@@ -210,15 +245,15 @@ def items() -> Iterator[str]:
     TemplateMixture(2, **options).fit(X[:5000], items=groups)  # loads the compiled kernels
     for name, max_rows in (("a sample, then all rows", None), ("all rows", m)):
         model = TemplateMixture(k, max_rows_search=max_rows, **options)
-        seconds = _seconds(lambda model=model: model.fit(X, items=groups))  # type: ignore[misc]
-        yield f"{name}: {seconds:.2f} s, ln L {model.history_[-1].log_likelihood:.2f}"
+        yield name, _seconds(lambda model=model: model.fit(X, items=groups)), 1  # type: ignore[misc]
+        yield f"{name}: ln L", model.history_[-1].log_likelihood, 1
     try:
         from stepmix.stepmix import StepMix
     except ModuleNotFoundError:
         return
     peer = StepMix(k, measurement="categorical", random_state=0, verbose=0, progress_bar=0)
-    seconds = _seconds(lambda: peer.fit(answers))
-    yield f"StepMix: {seconds:.2f} s, ln L {m * peer.score(answers):.2f}"
+    yield "StepMix", _seconds(lambda: peer.fit(answers)), 1
+    yield "StepMix: ln L", m * peer.score(answers), 1
 
 
 def _seconds(function: Callable[[], Any]) -> float:
@@ -227,26 +262,49 @@ def _seconds(function: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
+def report(results: ResultsFile) -> None:
+    """Print each measure of all runs together."""
+    sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0])
+    for row in results.rows():
+        pair = sums[row["part"], row["measure"]]
+        pair[0] += float(row["total"])
+        pair[1] += int(row["of"])
+    for (part, measure), (total, of) in sums.items():
+        print(f"{part}: {measure}: {total:.10g} of {of}, {total / of:.4f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parts = ("coverage", "criteria", "blrt-size", "blrt-power", "relate", "times", "items")
+    parts = (
+        "coverage", "criteria", "blrt-size", "blrt-power", "blrt-power-stepmix", "relate", "times",
+        "items", "report",
+    )  # fmt: skip
     parser.add_argument("part", choices=parts)
     parser.add_argument("--first", type=int, default=0, help="seed of the first survey")
     parser.add_argument("--n", type=int, default=100, help="number of surveys")
     parser.add_argument("--overlap", action="store_true", help="classes that overlap")
+    parser.add_argument("--peer-replicates", type=int, default=0, help="of StepMix, for relate")
+    parser.add_argument("--results", type=Path, default=Path("benchmarks/results/lca.csv"))
     options = parser.parse_args()
+    results = ResultsFile(options.results, HEADER)
+    if options.part == "report":
+        report(results)
+        return
     seeds = range(options.first, options.first + options.n)
-    lines = {
+    found = {
         "coverage": lambda: coverage(seeds, options.overlap),
         "criteria": lambda: criteria(seeds, options.overlap),
         "blrt-size": lambda: blrt_size(seeds),
         "blrt-power": lambda: blrt_power(seeds),
-        "relate": lambda: relate(seeds),
+        "blrt-power-stepmix": lambda: blrt_power_stepmix(seeds),
+        "relate": lambda: relate(seeds, options.peer_replicates),
         "times": times,
         "items": items,
     }[options.part]()
-    for line in lines:
-        print(f"{options.part} {options.first}+{options.n}: {line}", flush=True)
+    part = f"{options.part}, overlap" if options.overlap else options.part
+    for measure, total, of in found:
+        print(f"{part} {options.first}+{options.n}: {measure}: {total:.10g} of {of}", flush=True)
+        results.append(part, options.first, options.n, measure, f"{total:.10g}", of)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from scipy import optimize, stats
 
 import bitmix
 from bitmix import TemplateMixture, select_components
+from bitmix.em.fit import held_out
 from bitmix.errors import InputError
 from bitmix.inference.classification import classification_matrix, influence
 from bitmix.inference.estimates import interval
@@ -25,6 +26,7 @@ from bitmix.inference.replicates import for_each, resampled
 from bitmix.inference.tables import Column, Table
 from bitmix.models.mixture import NOISE_MODELS, Mixture
 from bitmix.rows.items import Items
+from bitmix.support.randomness import stream
 
 TABLES = Path(os.environ.get("BITMIX_TABLES", "tables")) / "lca"
 P = np.array([[0.9] * 5 + [0.1] * 5, [0.15] * 10, [0.8] * 10])
@@ -204,6 +206,13 @@ def test_the_enumeration_table():
         fit = bitmix.fit_statistics(model, X)
         for name in ("log_likelihood", "aic", "bic", "sabic", "caic", "icl", "g_squared"):
             assert record[name] == pytest.approx(getattr(fit, name), rel=1e-12)
+    assert (np.abs(frame["held_out"] * 300 / frame["log_likelihood"] - 1) < 0.1).all()
+    assert frame["held_out"][1] > frame["held_out"][0]
+    assert float(list(csv.DictReader(io.StringIO(found.table("csv"))))[1]["held_out"]) == (
+        found.candidates[1].held_out
+    )
+    assert "| held-out ln L per row |" in found.table("markdown")
+    assert "held-out ln L per row" in found.table("latex")
     assert math.isnan(frame["blrt"][0])
     assert frame["blrt"][1] == 1 / 10
     lines = list(csv.DictReader(io.StringIO(found.table("csv"))))
@@ -213,6 +222,30 @@ def test_the_enumeration_table():
     assert found.table("latex").startswith(r"\begin{tabular}{r")
     with pytest.raises(InputError, match="format must be one of markdown, latex, csv, got 'word'"):
         found.table("word")
+
+
+def test_held_out_rows_are_not_fitted():
+    """With one class, probabilities are shares of ones in the other folds, with a prior of a tenth
+    of a row."""
+    X, _ = survey(80, 3)
+    model = latent_classes(X, 1)
+    rows = model.rows_like_fit(X)
+    fold_of = stream(0, "folds").permutation(80) % 4
+    total = 0.0
+    for fold in range(4):
+        train = X[fold_of != fold]
+        share = (train.sum(axis=0) + 0.5) / (len(train) + 1)
+        p = (train.sum(axis=0) + 0.1 * share) / (len(train) + 0.1)
+        test = X[fold_of == fold]
+        total += (test * np.log(p) + (1 - test) * np.log(1 - p)).sum()
+    found = held_out(rows, model.mixture_, model.settings_like_fit(), 0)
+    assert found == pytest.approx(total / 80, abs=2e-3)
+    assert found < bitmix.fit_statistics(model, X).log_likelihood / 80
+    assert math.isnan(held_out(rows[:7], model.mixture_, model.settings_like_fit(), 0))
+    twice = model.rows_like_fit(X[:40], np.full(40, 2.0))
+    both = model.rows_like_fit(np.repeat(X[:40], 2, axis=0))
+    values = [held_out(r, model.mixture_, model.settings_like_fit(), 0) for r in (twice, both)]
+    assert values[0] == values[1]
 
 
 def test_tables_escape_what_their_format_takes_for_markup():

@@ -1,5 +1,6 @@
 """Progress is shown on a terminal, and only if it is switched on."""
 
+import contextlib
 import os
 import select
 import signal
@@ -12,7 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bitmix import ClassicEM, TemplateMixture, TwoRoundEM, select_components
+from bitmix import (
+    ClassicEM,
+    TemplateMixture,
+    TwoRoundEM,
+    bivariate_residuals,
+    blrt,
+    bootstrap,
+    select_components,
+)
 from bitmix.errors import ColumnWarning
 from bitmix.rows.files import open_table
 from bitmix.support.progress import _switch as progress_switch
@@ -160,6 +169,23 @@ def test_a_fit_is_silent_unless_it_is_verbose(name, capfd, terminal, planted):
     assert "rows" in bars or "templates" in bars
     FITS[name](X)
     assert capfd.readouterr() == ("", "")
+
+
+def test_replicates_are_counted_on_the_command_line(capfd, terminal):
+    X = np.random.default_rng(0).integers(2, size=(60, 4))
+    model = TemplateMixture(2, noise_model="cell", random_state=0).fit(X)
+    bars = {
+        "bootstrap": lambda: bootstrap(model, X, n=4),
+        "2 classes against 1": lambda: blrt(X, 2, n=4),
+        "residuals": lambda: bivariate_residuals(model, X, n=4),
+    }
+    for label, work in bars.items():
+        with contextlib.suppress(ValueError):  # components of coins may not be matched
+            work()
+        assert capfd.readouterr() == ("", "")
+        with shown(), contextlib.suppress(ValueError):
+            work()
+        assert label in capfd.readouterr().err
 
 
 def test_reading_is_silent_but_on_the_command_line(capfd, terminal, tmp_path):

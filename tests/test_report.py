@@ -373,6 +373,28 @@ def test_neighbours_share_a_pixel_where_columns_are_many():
     assert len(drawn.body) < 10_000
 
 
+def test_components_are_called_as_wished(tmp_path):
+    """By default classes if each has probabilities, and groups otherwise."""
+    X = np.repeat([[0] * 8, [1] * 8], [60, 40], axis=0)
+    for noise_model, wish, said in (
+        ("cell", None, "classes"), ("shared", None, "groups"), ("cell", "groups", "groups"),
+        ("shared", "templates", "templates"), ("shared", "classes", "classes"),
+    ):  # fmt: skip
+        model = TemplateMixture(2, noise_model=noise_model, random_state=0).fit(X)
+        more = {"labels": ["a", "b"] * 50, "certificate": False}  # which speaks of groups
+        report.write(model, X, tmp_path / "r.html", words=wish, **more)
+        text = (tmp_path / "r.html").read_text()
+        one = {"classes": "Class", "groups": "Group", "templates": "Template"}[said]
+        assert f"<title>2 {said} in 100 rows</title>" in text
+        assert f"<h3>How many {said}?</h3>" in text
+        assert f"<h3>{one} 0 " in text
+        shown = re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL)
+        assert said == "groups" or not re.search(r"\bgroups?\b", shown, flags=re.IGNORECASE)
+    with pytest.raises(InputError, match="words must be one of classes, groups, templates, got"):
+        report.write(model, X, tmp_path / "other.html", words="kinds")
+    assert not (tmp_path / "other.html").exists()
+
+
 def test_one_group_one_row_and_empty_groups(tmp_path):
     X, _ = mixture()
     text = write(tmp_path, TemplateMixture(1, random_state=0).fit(X), X)

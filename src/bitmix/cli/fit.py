@@ -257,6 +257,7 @@ def fit(
                 labels=next(iter(dataset.classes.values()), None), ids=dataset.ids,
                 geometry=getattr(dataset.transformer, "geometry_", None),
                 certificate=issued, source=data.name, errors=errors, held_out=held_out,
+                words=inference.words,
             )  # fmt: skip
         if outputs.sheet is not None:
             _draw_sheet(outputs.sheet, model, dataset)

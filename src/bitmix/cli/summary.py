@@ -6,6 +6,7 @@ from shlex import quote
 from typing import Any
 
 from bitmix.cli.data import Dataset
+from bitmix.support.words import WORDS, words_for
 
 MAX_NAMES_SHOWN = 8
 MAX_NOISE_LEVELS = 100
@@ -23,7 +24,7 @@ def summarize_model(model: Any) -> dict[str, Any]:
     summary = {
         "columns": model.n_features_in_,
         "n_components": len(model.weights_),
-        "words": words_for(model),
+        "words": words_for(model).many,
         "weights": model.weights_,
         "bits_set": model.templates_.sum(axis=1),
         "noise": model.noise_ if noise.size <= MAX_NOISE_LEVELS else float(noise.mean()),
@@ -134,15 +135,6 @@ def items_of(model: Any, rows: Any, errors: Any) -> dict[str, Any]:
     return {"items": item_probabilities(model, rows, errors)}
 
 
-def _one(words: str) -> str:
-    return {"classes": "class", "groups": "group"}.get(words, "template")
-
-
-def words_for(model: Any) -> str:
-    """What the components of a model are called: classes where each has probabilities."""
-    return "classes" if getattr(model, "noise_model_", "") == "cell" else "templates"
-
-
 def records_of(selection: Any) -> list[dict[str, Any]]:
     """The table of a selection for JSON."""
     from bitmix.estimators.select import enumeration_table
@@ -175,7 +167,7 @@ def print_fit(summary: dict[str, Any]) -> None:
     from rich.console import Console
 
     console, k = Console(highlight=False, markup=False), summary["n_components"]
-    words = _one(summary["words"]) if k == 1 else summary["words"]
+    words = WORDS[summary["words"]].one if k == 1 else summary["words"]
     console.print(
         f"{summary['rows']:,} rows, {summary['columns']:,} columns, "
         f"density {summary['density']:.3f}, {k} {words}"
@@ -268,7 +260,7 @@ def template_table(summary: dict[str, Any]) -> Any:
     """A table with one line per template."""
     from rich.table import Table
 
-    one = _one(summary["words"])
+    one = WORDS[summary["words"]].one
     columns = {
         one: [str(i) for i in range(summary["n_components"])],
         "share" if one == "class" else "weight": [f"{weight:.3f}" for weight in summary["weights"]],

@@ -32,6 +32,7 @@ WIDE, MAX_COLUMNS_SEARCH = 1 << 18, 1 << 16
 FOLDS = 4
 MIN_ROWS_SEARCH, ROWS_PER_SEED = 4096, 8
 _MIN_ROWS_TO_COMPARE = 2 * FOLDS
+MAX_ROWS_HELD_OUT, _HELD_OUT_TOL, _HELD_OUT_PRIOR = 10_000, 1e-5, 0.1
 _FEW_STARTS = 3  # of the search that the models are compared from
 _LOG_20 = 2.995732273553991  # nats; not from the platform, as it decides a result
 _STEPS = 2  # EM steps of each model after its first M step
@@ -173,6 +174,32 @@ def compare(
         for model in of_starts[0]
     }
     return _paired(values, rows.weights)
+
+
+def held_out(rows: Rows, fitted: Mixture, settings: Settings, seed: int) -> float:
+    """The mean log-likelihood per row of rows that a mixture was not fitted to, in four folds.
+
+    EM goes on from the mixture on the other folds. There is a prior, so that no answer is
+    impossible because it is in one fold only. Of many rows, it is that of a random sample. NaN if
+    rows are too few, or on a cluster.
+    """
+    if rows.remote:
+        return math.nan
+    rows = rows.repeated()
+    m = rows.shape[0]
+    if m > MAX_ROWS_HELD_OUT:
+        rows = rows.subset(draw_without_replacement(m, MAX_ROWS_HELD_OUT, stream(seed, "folds", 1)))
+    if rows.shape[0] < _MIN_ROWS_TO_COMPARE:
+        return math.nan
+    noise = replace(settings.noise, prior=max(settings.noise.prior, _HELD_OUT_PRIOR))
+    settings = replace(settings, noise=noise, tol=max(settings.tol, _HELD_OUT_TOL))
+    fold_of = stream(seed, "folds").permutation(rows.shape[0]) % FOLDS
+    values = np.empty(len(fold_of))
+    for fold in range(FOLDS):
+        inside = np.flatnonzero(fold_of == fold)
+        mixture = _refit(rows.subset(np.flatnonzero(fold_of != fold)), fitted, settings).mixture
+        values[inside] = predict.log_likelihoods(rows.subset(inside), mixture.density())
+    return _mean(values, rows.weights)
 
 
 def _held_out(

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from bitmix.em.fit import held_out
 from bitmix.errors import InputError, RangeWarning
 from bitmix.estimators.base import check_components, count_rows
 from bitmix.estimators.blrt import one_class_more
@@ -59,6 +60,9 @@ class Candidate:
     statistics: FitStatistics
     """All fit statistics; see `bitmix.fit_statistics`."""
     converged: bool
+    held_out: float = math.nan
+    """Mean ln L per row of rows that were not fitted, in four folds; NaN where that is not known.
+    Here higher is better."""
     blrt: float | None = None
     """p of the bootstrap test of this number of classes against one less, if it was asked for."""
     stability: float = math.nan
@@ -94,7 +98,7 @@ class Selection:
         """One line per number of components: what a paper on latent classes reports.
 
         All criteria are on the scale of -2·ln L: lower is better. G² and χ² are over response
-        patterns, where these can be counted.
+        patterns, where these can be counted. The held-out ln L is of rows that were not fitted.
 
         Parameters
         ----------
@@ -267,7 +271,7 @@ def _enumerated(
     for k in _tried(question.wanted, count_rows(rows), candidates, criterion):
         if k not in fits:
             fits[k] = _fitted(estimator, k, rows, items)
-        candidates[k] = _candidate(rows, fits[k], question.patterns)
+        candidates[k] = _candidate(rows, fits[k], question)
     if criterion == "stability":
         seed = estimator.random_state
         candidates = {
@@ -287,7 +291,7 @@ def _tested(selection: Selection, rows: Rows, n: int, seed: int) -> Selection:
     """The selection, with the bootstrap test of each number of templates against one less."""
     fits = {model.n_components: model for model in selection.models}
     tested = []
-    for each in progress(selection.candidates, "tests", total=len(selection.candidates)):
+    for each in selection.candidates:
         k, p_value = each.n_components, None
         if k - 1 in fits:
             p_value = one_class_more(rows, fits[k - 1], n=n, seed=seed).p_value
@@ -343,18 +347,19 @@ def _instability(rows: Rows, estimator: TemplateMixture, k: int, seed: int, item
     return 1 - math.fsum(agreement) / _SPLITS
 
 
-def _candidate(rows: Rows, model: TemplateMixture, patterns: BitMatrix | None) -> Candidate:
+def _candidate(rows: Rows, model: TemplateMixture, question: Question) -> Candidate:
     mixture, likelihood = model.mixture_, model.history_[-1].log_likelihood
     k, n = mixture.means.shape
     log_m = _log(rows.total_weight)
     bits = 0 if mixture.noise is None else k * n
     real = model.n_parameters_ - bits
     mdl = -likelihood + real * log_m / 2 + (template_nats(mixture.templates) if bits else 0)
-    statistics = statistics_of(rows, mixture, model.n_parameters_, patterns)
+    statistics = statistics_of(rows, mixture, model.n_parameters_, question.patterns)
     return Candidate(
         k, likelihood, model.n_agreeing_, model.n_starts_, mdl, mdl + statistics.entropy,
         -2 * likelihood + (bits + real) * log_m, -2 * likelihood + 2 * (bits + real),
         statistics, model.converged_,
+        held_out(rows, mixture, model.settings_like_fit(), model.seed_),
     )  # fmt: skip
 
 
@@ -372,6 +377,7 @@ def enumeration_table(candidates: Iterable[Candidate]) -> Table:
                 "n_agreeing": each.n_agreeing,
                 "n_starts": each.n_starts,
                 "converged": each.converged,
+                "held_out": each.held_out,
                 "blrt": each.blrt,
             }
         )
@@ -400,6 +406,7 @@ _COLUMNS = (
     Column("n_agreeing", "starts at best"),
     Column("n_starts", "starts"),
     Column("converged", "converged"),
+    Column("held_out", "held-out ln L per row", ".4f"),
     Column("blrt", "BLRT p", ".3f"),
 )
 _STATISTICS = (

@@ -130,7 +130,9 @@ def bootstrap(
         matched = fit.mixture.reordered(order)
         return of_mixture(matched), matched.templates == mixture.templates
 
-    results = [result for result in for_each(range(n), replicate) if result is not None]
+    results = [
+        result for result in for_each(range(n), replicate, "bootstrap") if result is not None
+    ]
     if n - len(results) > MAX_UNMATCHED * n:
         raise InputError(
             f"the classes could not be matched with those of the fit in {n - len(results)} of {n} "

@@ -14,6 +14,7 @@ from bitmix.models.mixture import Floats, Mixture
 from bitmix.models.sampling import sample_probabilities
 from bitmix.rows.packed import BitMatrix
 from bitmix.rows.protocol import Layout
+from bitmix.support.progress import meter
 from bitmix.support.randomness import stream
 
 ENOUGH = 10
@@ -69,11 +70,13 @@ def ratio_test(
     statistic = ratio(patterns_of(rows) or rows, n)
     values: list[float] = []
     at_once = available()  # what is computed beyond the last one needed is thrown away
-    for first in range(0, n, at_once):
-        for value in for_each(range(first, min(first + at_once, n)), replicate):
-            values.append(value)
-            if sum(each >= statistic for each in values) == enough:
-                return RatioTest(k, statistic, enough / len(values), np.array(values), n)
+    with meter(f"{k} classes against {k - 1}", n) as update:
+        for first in range(0, n, at_once):
+            for value in for_each(range(first, min(first + at_once, n)), replicate):
+                values.append(value)
+                if sum(each >= statistic for each in values) == enough:
+                    return RatioTest(k, statistic, enough / len(values), np.array(values), n)
+            update(len(values), "")
     extreme = sum(each >= statistic for each in values)
     return RatioTest(k, statistic, (extreme + 1) / (n + 1), np.array(values), n)
 

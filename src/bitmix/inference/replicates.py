@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from bitmix.kernels.threads import available, run_in_threads
 from bitmix.rows.packed import BitMatrix
+from bitmix.support.progress import meter
 
 R = TypeVar("R")
 
 
-def for_each(numbers: Sequence[int], function: Callable[[int], R]) -> list[R]:
-    """The results of the function for these numbers, in their order.
+def for_each(numbers: Sequence[int], function: Callable[[int], R], label: str = "") -> list[R]:
+    """The results of the function for these numbers, in their order; with a bar if it has a label.
 
     The function must not depend on the order of the calls: a replicate draws from a random stream
     of its own.
@@ -29,8 +30,10 @@ def for_each(numbers: Sequence[int], function: Callable[[int], R]) -> list[R]:
             if number is None:
                 return
             results[number] = function(number)
+            update(len(results), "")
 
-    run_in_threads(work, max(1, min(available(), len(numbers))), stop)
+    with meter(label, len(numbers) if label else 0) as update:
+        run_in_threads(work, max(1, min(available(), len(numbers))), stop)
     return [results[number] for number in numbers]
 
 

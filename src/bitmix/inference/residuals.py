@@ -126,7 +126,7 @@ def bivariate_residuals(
             fit = converge(table, evaluate(table, mixture, settings.noise), settings)
             return planes.chi_squared(table, fit.mixture.density())
 
-        drawn = np.array(for_each(range(n), replicate))
+        drawn = np.array(for_each(range(n), replicate, "residuals"))
         p_values = (1 + (drawn >= chi_squared).sum(axis=0)) / (n + 1)
         np.fill_diagonal(p_values, np.nan)
         top = planes.largest(chi_squared)

@@ -22,6 +22,7 @@ from bitmix.rows import Rows, as_rows, is_dask
 from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
 from bitmix.support.atomic import atomic_write
+from bitmix.support.words import words_for
 
 __all__ = ["write"]
 
@@ -40,6 +41,7 @@ def write(
     source: str | os.PathLike[str] | None = None,
     errors: Bootstrap | AnalyticErrors | None = None,
     sample_weight: Any = None,
+    words: str | None = None,
     alpha: float = 0.05,
     held_out: HeldOutRows | None = None,
     force: bool = True,
@@ -76,6 +78,9 @@ def write(
         default analytic ones are computed if there is a probability per cell.
     sample_weight : array-like, shape (m,), optional
         How often each row counts: whole numbers, at most 100,000 in all.
+    words : {"classes", "groups", "templates"}, optional
+        What to call the components. By default classes if each has probabilities, and groups
+        otherwise.
     alpha : float, default=0.05
         The level of the certificate that is computed here.
     held_out : HeldOutRows, optional
@@ -102,6 +107,7 @@ def write(
     if not isinstance(selection, Selection | None):
         raise InputError("selection must be a result of select_components")
     alpha = checks.between(alpha, "alpha", 0, 1)
+    named = words_for(model, words, "groups")
     with warnings.catch_warnings():
         if isinstance(X, BitMatrix):  # packed rows have no names of columns, which is no mistake
             warnings.filterwarnings("ignore", "X does not have valid feature names")
@@ -127,7 +133,7 @@ def write(
     )
     written = page.render(
         facts, model, paper_of(model, rows, errors), selection=selection, geometry=geometry,
-        title=title,
+        title=title, words=named,
         source=None if source is None else os.fspath(source),
     )  # fmt: skip
     with atomic_write(path) as file:

@@ -20,6 +20,7 @@ from bitmix.report.paper import Paper
 from bitmix.report.pictures import Picture, painter
 from bitmix.report.svg import Drawing, Tick
 from bitmix.support.extras import need
+from bitmix.support.words import Words
 
 MAX_MATRIX_GROUPS = 30
 MAX_STRIP_GROUPS = 12
@@ -41,7 +42,7 @@ _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 def render(
     facts: Facts, model: FittedTemplates, paper: Paper, *, selection: Selection | None,
-    geometry: Any, title: str | None, source: str | None,
+    geometry: Any, title: str | None, source: str | None, words: Words,
 ) -> str:  # fmt: skip
     """The page as HTML."""
     need("jinja2")
@@ -57,7 +58,7 @@ def render(
     source = None if source is None else printable(source)
     if title is None:
         place = source or f"{count(facts.rows)} {plural(facts.rows, 'row')}"
-        title = f"{facts.k} {plural(facts.k, 'group')} in {place}"
+        title = f"{facts.k} {words.one if facts.k == 1 else words.many} in {place}"
     return environment.from_string(asset("page.html.j2")).render(
         facts=facts,
         printable=printable,
@@ -70,7 +71,9 @@ def render(
         script=Drawing(script),
         policy=_security_policy(style, script),
         pictures=_pictures(facts, geometry),
-        charts=_charts(facts, selection) | _profile(paper),
+        charts=_charts(facts, selection, words) | _profile(paper, words),
+        one=words.one,
+        many=words.many,
         selection=selection,
         enumeration=enumeration_table(selection.candidates) if selection else None,
         criterion=CRITERIA[selection.criterion] if selection else "",
@@ -244,7 +247,7 @@ def _pictures(facts: Facts, geometry: Any) -> Pictures:
     return Pictures(groups, tuple(paint(o.bits.astype(np.float64), False) for o in facts.outliers))
 
 
-def _charts(facts: Facts, selection: Selection | None) -> dict[str, Drawing]:
+def _charts(facts: Facts, selection: Selection | None, words: Words) -> dict[str, Drawing]:
     noise, margins = facts.noise, facts.margins
     charts = {
         "noise": _histogram(
@@ -261,16 +264,16 @@ def _charts(facts: Facts, selection: Selection | None) -> dict[str, Drawing]:
             margins.counts, margins.top, max(1, round(svg.nice_step(margins.top, 5))), "row",
             _odds_from_power,
             Tick(CLEAR_MARGIN / math.log(10) / margins.top, "20 : 1"),
-            "Histogram of rows by the odds of the best group against the second best. "
+            f"Histogram of rows by the odds of the best {words.one} against the second best. "
             f"{percent(margins.clear)} of rows have odds of 20 to 1 or more.",
-            across="odds of the best group against the second best",
+            across=f"odds of the best {words.one} against the second best",
         )  # fmt: skip
     if selection is not None:
-        charts["selection"] = _selection_chart(selection)
+        charts["selection"] = _selection_chart(selection, words)
     return charts
 
 
-def _profile(paper: Paper) -> dict[str, Drawing]:
+def _profile(paper: Paper, words: Words) -> dict[str, Drawing]:
     """The probabilities of binary items as a line per class, if lines can be told apart."""
     items, k = paper.items, len(paper.statistics.class_shares)
     if items is None or "answer" in items.names or k > svg.MAX_LINES:
@@ -280,7 +283,7 @@ def _profile(paper: Paper) -> dict[str, Drawing]:
     names = [printable(record["item"]) for record in items.records]
     lines = [[record[f"class_{i}"] for record in items.records] for i in range(k)]
     tips = [
-        [f"{name}, class {i}: {p:.3f}" for name, p in zip(names, line, strict=True)]
+        [f"{name}, {words.one} {i}: {p:.3f}" for name, p in zip(names, line, strict=True)]
         for i, line in enumerate(lines)
     ]
     n, every = len(names), math.ceil(len(names) / MAX_PROFILE_TICKS)
@@ -288,7 +291,8 @@ def _profile(paper: Paper) -> dict[str, Drawing]:
     return {
         "profile": svg.profile(
             lines, tips, ticks, [str(i) for i in range(k)],
-            "Probability of a 1 for each item, a line per class", across="item", up="probability",
+            f"Probability of a 1 for each item, a line per {words.one}", across="item",
+            up="probability",
         )
     }  # fmt: skip
 
@@ -311,7 +315,7 @@ def _histogram(
     )
 
 
-def _selection_chart(selection: Selection) -> Drawing:
+def _selection_chart(selection: Selection, words: Words) -> Drawing:
     values = {
         candidate.n_components: float(getattr(candidate, selection.criterion))
         for candidate in selection.candidates
@@ -319,8 +323,8 @@ def _selection_chart(selection: Selection) -> Drawing:
     finite = {k: value for k, value in values.items() if math.isfinite(value)}
     return svg.curve(
         list(finite), list(finite.values()),
-        [f"{k} {plural(k, 'group')}: {value:,.6g}" for k, value in finite.items()],
+        [f"{k} {words.one if k == 1 else words.many}: {v:,.6g}" for k, v in finite.items()],
         selection.n_components,
-        f"{selection.criterion} by number of groups, chosen: {selection.n_components}",
-        across="number of groups", up=f"{selection.criterion}, lower is better",
+        f"{selection.criterion} by number of {words.many}, chosen: {selection.n_components}",
+        across=f"number of {words.many}", up=f"{selection.criterion}, lower is better",
     )  # fmt: skip
