@@ -20,6 +20,7 @@ from bitmix.kernels.fixed import MAX_COMPONENTS, MAX_ROWS
 from bitmix.models import file as modelfile
 from bitmix.models.mixture import Floats, Mixture, check_means
 from bitmix.models.sampling import sample_mixture, sample_probabilities
+from bitmix.models.tree import Tree
 from bitmix.rows import Rows, as_rows, is_dask
 from bitmix.rows.codes import Codes
 from bitmix.rows.packed import BitMatrix
@@ -45,6 +46,8 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
     id_column_: str | None = None
     """The column of a file that names its rows, if there was one."""
     label_column_: str | None = None
+    tree_: Tree | None = None
+    """The tree of the components, if the fit was made by levels."""
     codes_: Codes | None = None
     """How the cells of a table were read as bits; None if they were 0 and 1."""
 
@@ -175,6 +178,8 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Write the fitted model to one file, which appears whole or not at all."""
         check_is_fitted(self)
         params, arrays = self.get_params(), {"means": self.means_, **self.mixture_.arrays()}
+        if (tree := getattr(self, "tree_", None)) is not None:
+            arrays |= tree.arrays()
         if params.get("init") is not None:
             arrays["init"] = as_dense(params.pop("init"))
         if isinstance(params["random_state"], np.random.Generator | np.random.RandomState):
@@ -224,6 +229,10 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
             if not isinstance(names, list) or len(names) != n:
                 raise InputError(f"feature_names must be {n} names")
             model.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
+        if "tree_merges" in arrays:
+            model.tree_ = Tree.from_arrays(arrays)
+            if model.tree_.n_components != len(model.weights_):
+                raise InputError(f"the tree must have {len(model.weights_)} components")
         model.history_ = tuple(Round.from_dict(entry) for entry in header["history"])
         if header.get("codes") is not None:
             model.codes_ = Codes.from_dict(header["codes"])
@@ -295,14 +304,17 @@ class FittedTemplates(DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
         self.mixture_, self.means_ = mixture, means
         self.templates_, self.weights_ = mixture.templates, mixture.weights
 
-    def _set_ordered(self, mixture: Mixture, means: Floats) -> None:
-        """Store a fitted mixture, heaviest component first; equal weights by template bits."""
+    def _set_ordered(self, mixture: Mixture, means: Floats) -> list[int]:
+        """Store a fitted mixture, heaviest component first; equal weights by template bits. The
+        order is returned.
+        """
         templates, weights = mixture.templates, mixture.weights
         order = sorted(
             range(len(weights)),
             key=lambda i: (-weights[i], templates[i].tobytes(), means[i].tobytes()),
         )
         self._set_mixture(mixture.reordered(order), means[order])
+        return order
 
     def _log_likelihood(self, rows: Rows) -> float:
         """ln L of a mixture that is a density over rows."""
