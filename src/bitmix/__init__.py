@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bitmix.estimators.paper import TwoRoundEM as TwoRoundEM
     from bitmix.estimators.select import select_components as select_components
     from bitmix.estimators.template import TemplateMixture as TemplateMixture
+    from bitmix.estimators.tree import TemplateTree as TemplateTree
     from bitmix.inference.bootstrap import bootstrap as bootstrap
     from bitmix.inference.information import analytic_standard_errors as analytic_standard_errors
     from bitmix.inference.item_table import item_probabilities as item_probabilities
@@ -37,6 +38,7 @@ _HOME = {
     "BitMatrix": "bitmix.rows.packed",
     "ClassicEM": "bitmix.estimators.paper",
     "TemplateMixture": "bitmix.estimators.template",
+    "TemplateTree": "bitmix.estimators.tree",
     "TwoRoundEM": "bitmix.estimators.paper",
     "analytic_standard_errors": "bitmix.inference.information",
     "bivariate_residuals": "bitmix.inference.residuals",
@@ -55,6 +57,7 @@ __all__ = [
     "BitMatrix",
     "ClassicEM",
     "TemplateMixture",
+    "TemplateTree",
     "TwoRoundEM",
     "__version__",
     "analytic_standard_errors",

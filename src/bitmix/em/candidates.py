@@ -1,4 +1,4 @@
-"""The E step among candidates: a row is scored by the components of the few groups it is nearest to.
+"""The E step among candidates: a row is scored by the components of the groups that it is near to.
 
 Components are grouped by a cut of their tree, and each group has one coarse component. A row is
 scored by all coarse components; its candidates are the components of the groups that score best.
@@ -13,20 +13,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bitmix.em import predict
+from bitmix.em.dendrogram import best_columns
 from bitmix.em.noise import Noise
 from bitmix.em.step import Statistics, likelihood
 from bitmix.kernels import backend, fixed
 from bitmix.kernels.fixed import Ints
 from bitmix.kernels.scores import CellScores, Scores
 from bitmix.kernels.threads import available, run_in_threads
-from bitmix.models.mixture import Floats, Mixture
+from bitmix.models.mixture import Floats, Mixture, NoiseModel
 from bitmix.models.tree import Tree
 from bitmix.rows import Rows
 from bitmix.rows.convert import spans
 
-GROUP_SIZE, N_GROUPS = 16, 8
-"""Components per group on average, and the groups whose components are the candidates of a row."""
+GROUP_SIZE, MAX_GROUP_SIZE, N_GROUPS = 16, 64, 8
+"""Components per group, on average and at most, and the groups whose components are the candidates
+of a row."""
+ENOUGH = 0.999
+"""The share of rows whose best component has to be a candidate; with less, groups have no levels,
+and rows are compared with all components."""
+_TRIED_ROWS = 4096
 _CHUNK_ROWS = 1 << 14
+_BELOW_ALL = -(1 << 61)  # no score is
 _NOMINAL_ROWS = 1 << 20  # of a model whose number of rows is not known
 
 
@@ -43,14 +51,25 @@ class Candidates:
         """Groups of about `GROUP_SIZE` components by a cut of the tree. Groups of templates have
         the bits of most of their rows, so that scores are counted in words.
         """
-        n_groups = max(1, -(-mixture.n_components // GROUP_SIZE))
-        group = tree.cut(n_groups)
-        members = tuple(np.flatnonzero(group == g) for g in range(n_groups))
+        k, members = mixture.n_components, list[Ints]()
+        group = np.empty(k, dtype=np.int64)
+        nodes = tree.groups(max(1, -(-k // GROUP_SIZE))).tolist()
+        while nodes:
+            node = nodes.pop()
+            below = tree.members(node)
+            if len(below) > MAX_GROUP_SIZE:
+                nodes += tree.merges[node - k].tolist()
+                continue
+            group[below] = len(members)
+            members.append(below)
+        n_groups = len(members)
         grouped = added(nominal_statistics(means, mixture.weights), group, n_groups)
-        model = "cell" if mixture.noise is None or mixture.items is not None else "shared"
+        model: NoiseModel = "shared"
+        if mixture.noise is None or mixture.items is not None:
+            model = "cell"
         noise = Noise(model, 0.1, items=mixture.items)
         before = Mixture(grouped.means(np.full(grouped.sums.shape, 0.5)), grouped.weights, None)
-        return cls(noise.maximise(grouped, replace(before, items=mixture.items)), members)
+        return cls(noise.maximise(grouped, replace(before, items=mixture.items)), tuple(members))
 
 
 def nominal_statistics(means: Floats, weights: Floats) -> Statistics:
@@ -86,6 +105,28 @@ def labels_among(rows: Rows, mixture: Mixture, candidates: Candidates) -> Ints:
     return out
 
 
+def log_likelihoods_among(rows: Rows, mixture: Mixture, candidates: Candidates) -> Floats:
+    """ln Σ w_i f_i(x) over the candidates of each row."""
+    out = np.empty(rows.shape[0])
+
+    def score(chunk: "_Chunk") -> None:
+        kernels = backend(6e-8 * chunk.scores.size)
+        _, tops, logs = kernels.posteriors(chunk.scores, chunk.bits, fixed.tables())
+        nats = tops / 2.0**chunk.bits + logs / 2.0**fixed.LOG_BITS
+        out[chunk.start : chunk.start + len(nats)] = nats
+
+    _for_chunks(rows, mixture, candidates, score)
+    return out
+
+
+def recall(rows: Rows, mixture: Mixture, candidates: Candidates) -> float:
+    """The share of rows whose best component is a candidate, of some evenly spaced rows."""
+    step = -(-rows.shape[0] // _TRIED_ROWS)
+    some = rows.subset(np.arange(0, rows.shape[0], step))
+    best = predict.labels(some, mixture) == labels_among(some, mixture, candidates)
+    return float(best.mean())
+
+
 def expect_among(rows: Rows, mixture: Mixture, candidates: Candidates) -> Statistics:
     """The E step of `em.step.expect` where a row belongs to its candidates alone."""
     k, n = mixture.means.shape
@@ -115,7 +156,7 @@ def expect_among(rows: Rows, mixture: Mixture, candidates: Candidates) -> Statis
             bits, cells = (part(words, n) for part in (rows.layout.bits, rows.layout.known))
             ones = kernels.column_sums(np.ascontiguousarray(bits), of_group, n)
             given = of_group.sum(axis=0)
-            filled = None
+            filled = ones
             if cells is not None:
                 filled = kernels.column_sums(np.ascontiguousarray(cells), of_group, n)
             with lock:
@@ -175,7 +216,7 @@ def _for_chunks(
 
     def chunk_of(start: int, end: int) -> _Chunk:
         some = rows.subset(np.arange(start, end))
-        chosen = _best(some.map_rows(coarse, block_cells=len(sizes)), N_GROUPS)
+        chosen = best_columns(some.map_rows(coarse, block_cells=len(sizes)), N_GROUPS)
         first = np.cumsum(sizes[chosen], axis=1) - sizes[chosen]
         order = np.argsort(chosen, axis=None, kind="stable")
         ends = np.searchsorted(chosen.ravel()[order], np.arange(len(sizes) + 1))
@@ -198,21 +239,6 @@ def _for_chunks(
 
     run_in_threads(work, min(available(), -(-rows.shape[0] // _CHUNK_ROWS)), stop)
     return scores
-
-
-_BELOW_ALL = -(1 << 61)
-
-
-def _best(scores: Ints, n: int) -> Ints:
-    """The n columns with the best scores of each row, in rising order; the lowest wins ties."""
-    if scores.shape[1] <= n:
-        return np.tile(np.arange(scores.shape[1]), (len(scores), 1))
-    limit = np.partition(scores, -n, axis=1)[:, -n, None]
-    above = scores > limit
-    ties = scores == limit
-    missing = n - above.sum(axis=1, keepdims=True)
-    chosen = above | (ties & (np.cumsum(ties, axis=1) <= missing))
-    return np.nonzero(chosen)[1].reshape(len(scores), n)
 
 
 def some_scores(scores: Any, components: Ints) -> Any:

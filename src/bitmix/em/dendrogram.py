@@ -1,14 +1,15 @@
 """Merging many components, always the two near ones whose merging loses the least likelihood.
 
 The loss is that of `em.merge` with a probability per cell, whatever the noise model is: a group of
-templates is no template. It is worked out for the 16 components nearest to each by Ward's criterion,
-which are looked up again whenever half of the components are left. So neither memory nor time grows
-with the square of their number, but for one matrix product.
+templates is no template. It is worked out for the 16 components nearest to each, by Ward's
+criterion, which are looked up again whenever half of the components are left. So nothing but a
+matrix product grows with the square of their number.
 """
 
 import heapq
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +98,8 @@ class Merging:
             apart = squares[some, None] + squares - 2 * (parts[some] @ parts.T)
             apart *= mass[some, None] * mass / (mass[some, None] + mass)
             apart[np.arange(len(apart)), start + np.arange(len(apart))] = np.inf
-            for i, chosen in zip(alive[some].tolist(), _least(apart), strict=True):
+            nearest = best_columns(-apart, min(NEAR, len(alive) - 1))
+            for i, chosen in zip(alive[some].tolist(), nearest, strict=True):
                 for j in alive[chosen].tolist():
                     near[i].add(j)
                     near[j].add(i)
@@ -147,9 +149,13 @@ class Merging:
         self.mass[i] += self.mass[j]
 
 
-def _least(values: Floats) -> Ints:
-    """The places of the `NEAR` least values of each line; the lowest index wins ties."""
-    n_near = min(NEAR, values.shape[1] - 1)
-    limit = np.partition(values, n_near - 1, axis=1)[:, n_near - 1 : n_near]
-    places = np.argsort(np.where(values <= limit, values, np.inf), axis=1, kind="stable")
-    return places[:, :n_near]
+def best_columns(values: NDArray[Any], n: int) -> Ints:
+    """The n columns with the largest values of each row, in rising order; the lowest wins ties."""
+    if values.shape[1] <= n:
+        return np.tile(np.arange(values.shape[1]), (len(values), 1))
+    limit = np.partition(values, -n, axis=1)[:, -n, None]
+    chosen, ties = values > limit, values == limit
+    lacking = n - chosen.sum(axis=1, keepdims=True)
+    if int(ties.sum()) > int(lacking.sum()):
+        ties &= np.cumsum(ties, axis=1) <= lacking
+    return np.nonzero(chosen | ties)[1].reshape(len(values), n)

@@ -24,6 +24,7 @@ from bitmix.em.search import (
 from bitmix.em.step import expect
 from bitmix.kernels.fixed import Ints
 from bitmix.models.mixture import NOISE_MODELS, Floats, Mixture, NoiseModel
+from bitmix.models.tree import Tree
 from bitmix.rows import Rows, fetch_if_small
 from bitmix.support.randomness import draw_without_replacement, stream
 
@@ -59,6 +60,8 @@ class Result:
     n_rows_searched: int
     noise_model_scores: dict[NoiseModel, HeldOut]
     """Empty if the noise model was given."""
+    tree: Tree | None = None
+    """The tree of the components, if the fit was made by levels."""
 
 
 def fit_mixture(

@@ -26,6 +26,7 @@ from bitmix.kernels.fixed import MAX_COMPONENTS, MAX_ROWS
 from bitmix.models import file as modelfile
 from bitmix.models.mixture import Floats, Mixture, check_means
 from bitmix.models.sampling import sample_mixture, sample_probabilities
+from bitmix.models.tree import Tree
 from bitmix.rows import Rows, as_rows, is_dask
 from bitmix.rows.codes import Codes
 from bitmix.rows.packed import BitMatrix
@@ -54,6 +55,8 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
     label_column_: str | None = None
     fingerprint_type_: str | None = None
     """How the fingerprints of the fit were made, if their file says it."""
+    tree_: Tree | None = None
+    """The tree of the components, if the fit was made by levels."""
     codes_: Codes | None = None
     """How the cells of a table were read as bits; None if they were 0 and 1."""
     k_chosen_: bool = False
@@ -365,6 +368,8 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         """Write the fitted model to one file, which appears whole or not at all."""
         check_is_fitted(self)
         params, arrays = self.get_params(), {"means": self.means_, **self.mixture_.arrays()}
+        if (tree := getattr(self, "tree_", None)) is not None:
+            arrays |= tree.arrays()
         if params.get("init") is not None:
             arrays["init"] = as_dense(params.pop("init"))
         if self.calibration_ is not None:
@@ -420,6 +425,10 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
             if not isinstance(names, list) or len(names) != n:
                 raise InputError(f"feature_names must be {n} names")
             model.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
+        if "tree_merges" in arrays:
+            model.tree_ = Tree.from_arrays(arrays)
+            if model.tree_.n_components != len(model.weights_):
+                raise InputError(f"the tree must have {len(model.weights_)} components")
         model.history_ = tuple(Round.from_dict(entry) for entry in header["history"])
         if header.get("codes") is not None:
             model.codes_ = Codes.from_dict(header["codes"])
@@ -499,8 +508,9 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         self.mixture_, self.means_ = mixture, means
         self.templates_, self.weights_ = mixture.templates, mixture.weights
 
-    def _set_ordered(self, mixture: Mixture, means: Floats, background: bool = False) -> None:
-        """Store a fitted mixture, heaviest component first; equal weights by template bits.
+    def _set_ordered(self, mixture: Mixture, means: Floats, background: bool = False) -> list[int]:
+        """Store a fitted mixture, heaviest component first; equal weights by template bits. The
+        order is returned.
 
         A component "none of these" stays the last one.
         """
@@ -511,6 +521,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         )
         order += range(len(weights) - background, len(weights))
         self._set_mixture(mixture.reordered(order), means[order])
+        return order
 
     def _log_likelihood(self, rows: Rows) -> float:
         """ln L of a mixture that is a density over rows."""

@@ -6,12 +6,14 @@ from bitmix.errors import FileFormatError
 from bitmix.estimators.base import FittedTemplates
 from bitmix.estimators.paper import ClassicEM, TwoRoundEM
 from bitmix.estimators.template import TemplateMixture
+from bitmix.estimators.tree import TemplateTree
 from bitmix.models import file as modelfile
 
 _KINDS: dict[str, type[FittedTemplates]] = {
     "TwoRoundEM": TwoRoundEM,
     "ClassicEM": ClassicEM,
     "TemplateMixture": TemplateMixture,
+    "TemplateTree": TemplateTree,
 }
 
 

@@ -10,7 +10,9 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from bitmix.em.fit import HeldOut, fit_mixture
+from bitmix.em.candidates import added, nominal_statistics
+from bitmix.em.dendrogram import tree_of
+from bitmix.em.fit import HeldOut, Result, fit_mixture
 from bitmix.em.noise import Noise
 from bitmix.em.search import Settings, Start, converge, evaluate, number_of_seeds
 from bitmix.em.seeds import initial_mixture
@@ -18,6 +20,7 @@ from bitmix.errors import DuplicateTemplatesWarning, EmptyComponentsWarning, Inp
 from bitmix.estimators.base import FittedTemplates, check_components, count_rows
 from bitmix.kernels.fixed import MAX_ROWS
 from bitmix.models.mixture import NOISE_MODELS, Floats, Mixture, as_noise_model
+from bitmix.models.tree import Tree
 from bitmix.rows import Rows, as_rows
 from bitmix.rows.convert import spans
 from bitmix.rows.items import Items
@@ -28,6 +31,7 @@ from bitmix.support.randomness import seed_of
 from bitmix.theory.guarantee import seeds_needed
 
 _ROWS_AT_ONCE = 256  # when distinct rows are counted
+_FAINT = 1e-3  # the strength of the prior of groups, in rows
 _EQUAL = 1e-3  # components are equal if no probability differs by more
 
 
@@ -253,7 +257,7 @@ class TemplateMixture(
             start = replace(initial_mixture(self.init, rows, k), items=noise.items)
         seed = seed_of(self.random_state)
         with shown(self.verbose):
-            result = fit_mixture(
+            result = self._fit_mixture(
                 rows, k, settings, compare_models=compare_models, max_rows=max_rows, seed=seed,
                 start=start,
             )  # fmt: skip
@@ -273,11 +277,42 @@ class TemplateMixture(
         self.n_agreeing_ = found.n_agreeing
         self.objective_, self.converged_ = fit.nats, fit.converged
         self.history_, self.n_iter_ = fit.history, len(fit.history) - 1
-        self._set_ordered(
-            fit.mixture, fit.statistics.means(fit.mixture.probabilities), bool(self.background)
-        )
+        means = fit.statistics.means(fit.mixture.probabilities)
+        order = self._set_ordered(fit.mixture, means, bool(self.background))
+        if result.tree is not None:
+            self.tree_ = result.tree.renumbered(order)
         self._warn(rows)
         return self
+
+    def _fit_mixture(self, rows: Rows, k: int, settings: Settings, **options: Any) -> Result:
+        return fit_mixture(rows, k, settings, **options)
+
+    def tree(self) -> Tree:
+        """The components as a tree: always those two are merged whose merging loses the least
+        likelihood, per cell a probability. `Tree.cut` gives groups of groups.
+        """
+        check_is_fitted(self)
+        if self.tree_ is not None:
+            return self.tree_
+        return tree_of(nominal_statistics(self.means_, self.weights_))
+
+    def cut(self, k: int | None = None, *, threshold: float | None = None) -> "TemplateMixture":
+        """A mixture of k groups of components, or of groups whose merging would lose more than
+        `threshold` nats per row, with the same noise model. The rows are not needed.
+        """
+        groups = self.tree().cut(k, threshold=threshold)
+        k, mixture = int(groups.max()) + 1, self.mixture_
+        merged = added(nominal_statistics(self.means_, self.weights_), groups, k)
+        means = merged.means(np.full(merged.sums.shape, 0.5))
+        start = Mixture(means, merged.weights, None, mixture.items)
+        noise = replace(self.settings_like_fit().noise, prior=_FAINT)
+        names = TemplateMixture().get_params().keys() & self.get_params().keys()
+        model = TemplateMixture(**{name: getattr(self, name) for name in names})
+        model.set_params(n_components=k, init=None, random_state=self.seed_)
+        values = {name: value for name, value in vars(self).items() if name.endswith("_")}
+        model.__dict__.update({name: v for name, v in values.items() if name != "tree_"})
+        model._set_ordered(noise.maximise(replace(merged, items=mixture.items), start), means)
+        return model
 
     def transform(self, X: Any) -> Floats:
         """The responsibilities of the components for each row, as `predict_proba`."""
@@ -366,7 +401,7 @@ class TemplateMixture(
                 DuplicateTemplatesWarning,
                 stacklevel=3,
             )
-        elif all_searched and (n_distinct := _count_distinct(rows, len(self.weights_))):
+        elif all_searched and (n_distinct := count_distinct(rows, len(self.weights_))):
             warnings.warn(
                 f"there are {len(self.weights_)} components for {n_distinct} distinct rows: ask "
                 "for fewer components",
@@ -375,7 +410,7 @@ class TemplateMixture(
             )
 
 
-def _count_distinct(rows: Rows, k: int) -> int:
+def count_distinct(rows: Rows, k: int) -> int:
     """The number of distinct rows if it is below k, otherwise 0."""
     seen: set[bytes] = set()
     for start, stop in spans(rows.shape[0], _ROWS_AT_ONCE):

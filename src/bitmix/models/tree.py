@@ -36,8 +36,8 @@ class Tree:
         merges, losses = arrays["tree_merges"], arrays["tree_losses"]
         weights = arrays["tree_weights"]
         k = len(weights)
-        kinds = (merges.dtype, losses.dtype, weights.dtype)
-        if kinds != (np.int64, np.float64, np.float64) or (k - 1, 2) != merges.shape:
+        kinds = "".join(each.dtype.kind for each in (merges, losses, weights))
+        if kinds != "iff" or (k - 1, 2) != merges.shape:
             raise InputError(f"a tree of {k} components has {k - 1} merges, got {merges.shape}")
         if losses.shape != (k - 1,) or not np.all(np.isfinite(losses)):
             raise InputError("a tree must have a finite loss for each merge")
@@ -53,6 +53,12 @@ class Tree:
         """The values that a file has to hold."""
         names = ("merges", "losses", "weights")
         return {f"tree_{name}": getattr(self, name) for name in names}
+
+    def renumbered(self, order: Any) -> "Tree":
+        """The tree of the same components in this order."""
+        k, number = self.n_components, np.arange(2 * self.n_components - 1)
+        number[np.asarray(order)] = np.arange(k)
+        return Tree(number[self.merges], self.losses, self.weights[order])
 
     @property
     def n_components(self) -> int:
@@ -110,7 +116,7 @@ class Tree:
             raise InputError(f"k must be at most {n}, the number of components, got {k}")
         order = np.lexsort((np.arange(n - 1), self.heights))  # a merge comes after those inside it
         undone = order[n - k :]
-        parts = {2 * n - 2, *self.merges[undone].ravel().tolist()} - {n + t for t in undone.tolist()}
+        parts = {2 * n - 2, *self.merges[undone].ravel().tolist()} - set((n + undone).tolist())
         nodes = np.array(sorted(parts), dtype=np.int64)
         return nodes[np.argsort(-self.node_weights[nodes], kind="stable")]
 
