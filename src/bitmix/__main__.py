@@ -16,6 +16,7 @@ from bitmix.support.progress import shown
 _OPTIONS = {
     r"(id|label|weight|smiles)_column=": r"--\1-column ", "header=False": "--no-header",
     "header=True": "--header", "filled=True": "--filled", "one_values=": "--ones ",
+    "skip_errors=True": "--skip-errors", "skip_errors=": "--skip-errors",
     r"(columns|drop|items|missing|binarize|sep|encoding|packed|layer)=": r"--\1 ",
 }  # fmt: skip
 """Parameters of the library, and the options of the command line in their place."""

@@ -59,3 +59,7 @@ class CodesWarning(BitmixWarning):
 
 class ColumnWarning(BitmixWarning):
     """A column of ids or labels may have been read as a feature, or a line of names as a row."""
+
+
+class SkippedWarning(BitmixWarning):
+    """Rows that cannot be read were left out, as was asked for."""
