@@ -7,9 +7,11 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 from bitmix.errors import CodesWarning
+from bitmix.support.atomic import recording
 from bitmix.support.extras import advice
 from bitmix.support.progress import shown
 
@@ -40,8 +42,9 @@ def command_line() -> Iterator[None]:
     Progress is shown, as it is on every command line.
     """
     _prepare()
+    written: list[Path] = []
     try:
-        with shown():
+        with shown(), recording() as written:
             yield
     except ModuleNotFoundError as missing:
         print(f"bitmix: {advice((missing.name or '').split('.')[0])}", file=sys.stderr)
@@ -50,7 +53,10 @@ def command_line() -> Iterator[None]:
         print(f"bitmix: {_with_options(error)}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print("\nstopped", file=sys.stderr)
+        done = ", ".join(map(str, written))
+        print(
+            f"\nstopped; {f'written: {done}' if done else 'nothing was written'}", file=sys.stderr
+        )
         sys.exit(130)
 
 

@@ -23,6 +23,7 @@ from bitmix.cli.data import (
 from bitmix.cli.options import Force, Json, Quiet, Seed, as_text
 from bitmix.cli.output import check_distinct, check_writable, print_json
 from bitmix.cli.sketch import Sketching, print_skipped
+from bitmix.support.progress import doing
 
 
 class Method(StrEnum):
@@ -229,14 +230,16 @@ def fit(
     inference.check(k_range, search.method)
     outputs.check(data)
     with nullcontext() if cluster is None else connect(cluster):
-        dataset = _read(data, reading, sketching, outputs, on_cluster=cluster is not None)
+        with doing(f"reading {data.name}"):
+            dataset = _read(data, reading, sketching, outputs, on_cluster=cluster is not None)
         geometry = outputs.geometry(dataset.rows.shape[1])
         selection = None
         if k_range is None or len(k_range) > 1:
             selection = search.select(dataset.rows, k_range, inference.blrt)
             model = selection.model
         else:
-            model = search.estimator(k_range[0]).fit(dataset.rows)
+            with doing(f"{k_range[0]} templates in {dataset.rows.shape[0]:,} rows"):
+                model = search.estimator(k_range[0]).fit(dataset.rows)
         if dataset.table is not None:
             roles = dataset.table.roles
             model.id_column_ = roles.id_name
@@ -244,7 +247,8 @@ def fit(
             model.fingerprint_type_ = dataset.table.about.get("type")
         if outputs.output is not None:
             model.save(outputs.output)  # before anything else, which might fail
-            _describe_groups(model, dataset)
+            with doing("representatives"):
+                _describe_groups(model, dataset)
             model.save(outputs.output)
         errors = inference.errors(model, dataset.rows)
         summary = summaries.summarize_fit(model, dataset, errors, inference.words)
@@ -254,18 +258,20 @@ def fit(
         if certificate:
             from bitmix.report.facts import certify_if_possible
 
-            issued, reason = certify_if_possible(model, dataset.rows)
+            with doing("certificate"):
+                issued, reason = certify_if_possible(model, dataset.rows)
             summary["certificate"] = summaries.summarize_certificate(issued, reason)
         if outputs.report is not None:
             from bitmix import report
 
-            report.write(
-                model, dataset.rows, outputs.report, selection=selection,
-                labels=next(iter(dataset.classes.values()), None), ids=dataset.ids,
-                smiles=dataset.smiles,
-                geometry=geometry or getattr(dataset.transformer, "geometry_", None),
-                certificate=issued, source=data.name, errors=errors,
-            )  # fmt: skip
+            with doing("report"):
+                report.write(
+                    model, dataset.rows, outputs.report, selection=selection,
+                    labels=next(iter(dataset.classes.values()), None), ids=dataset.ids,
+                    smiles=dataset.smiles,
+                    geometry=geometry or getattr(dataset.transformer, "geometry_", None),
+                    certificate=issued, source=data.name, errors=errors,
+                )  # fmt: skip
         if outputs.sheet is not None:
             _draw_sheet(outputs.sheet, model, dataset)
     if as_json:

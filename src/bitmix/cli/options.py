@@ -14,6 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
+from bitmix.support.progress import heartbeat, hidden
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing output files.")]
@@ -56,7 +58,8 @@ def expand(command: Callable[..., None]) -> Callable[..., None]:
         arguments = {name: options[name] for name in signature.parameters if name not in groups}
         for name, group in groups.items():
             arguments[name] = group(**{field.name: options[field.name] for field in fields(group)})
-        command(**arguments)
+        with hidden(bool(options.get("quiet"))), heartbeat(command.__name__):
+            command(**arguments)
 
     run.__signature__ = signature.replace(parameters=flat)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
