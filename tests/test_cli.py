@@ -106,7 +106,9 @@ def test_version_and_help():
     assert bitmix("--version").stdout == f"bitmix {__version__}\n"
     listed = bitmix("--help").stdout
     names = re.findall(r"^  (\w+) ", listed.split("Commands:")[1], flags=re.M)
-    assert names == ["demo", "fit", "predict", "inspect", "certify", "convert", "sketch", "plan"]
+    assert names == [
+        "demo", "fit", "predict", "groups", "inspect", "certify", "convert", "sketch", "plan",
+    ]  # fmt: skip
     assert "..." not in listed.split("Commands:")[1]  # every command is described in one line
     for name in names:
         assert "Examples:\n    bitmix " + name in bitmix(name, "--help").stdout

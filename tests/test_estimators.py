@@ -65,7 +65,8 @@ def test_attributes_are_documented(kind):
     model = kind(2, random_state=0).fit(random_bits(60, 9, 0))
     part = re.search(r"Attributes\n +-+\n(.*?)\n\n +(?:Notes|Examples)", kind.__doc__, re.DOTALL)
     documented = set(re.findall(r"\b\w+_\b", part[1]))
-    common = {"n_features_in_", "mixture_", "id_column_", "label_column_", "feature_names_in_"}
+    common = {"n_features_in_", "mixture_", "id_column_", "label_column_", "feature_names_in_",
+              "calibration_", "representatives_"}  # fmt: skip
     properties = (name for name, value in vars(kind).items() if isinstance(value, property))
     present = {name for name in (*vars(model), *properties) if name.endswith("_")} - common
     assert sorted(present - documented) == []

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import chdir
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -22,10 +24,13 @@ from bitmix import (
     bootstrap,
     select_components,
 )
+from bitmix.__main__ import command_line
 from bitmix.errors import ColumnWarning
 from bitmix.rows.files import open_table
+from bitmix.support import progress as progress_module
+from bitmix.support.atomic import atomic_write
 from bitmix.support.progress import _switch as progress_switch
-from bitmix.support.progress import hidden, meter, progress, shown
+from bitmix.support.progress import doing, heartbeat, hidden, meter, progress, shown
 
 pty = pytest.importorskip("pty")
 pytest.importorskip("rich")
@@ -204,3 +209,58 @@ def test_verbose_is_kept_in_a_model(tmp_path):
     model = TemplateMixture(1, verbose=True, random_state=0).fit(np.zeros((3, 4)))
     model.save(tmp_path / "m")
     assert TemplateMixture.load(tmp_path / "m").verbose is True
+
+
+@pytest.fixture
+def quick_beats(monkeypatch):
+    for name in ("QUIET_SECONDS", "LOG_SECONDS", "TERMINAL_SECONDS"):
+        monkeypatch.setattr(progress_module, name, 0.05)
+
+
+def test_a_log_says_what_is_being_done(capfd, quick_beats):
+    with shown(), heartbeat("fit"), doing("3 templates in 10 rows"):
+        time.sleep(0.3)
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) >= 2
+    assert lines[0] == "bitmix: fit: 3 templates in 10 rows, 0 s"
+    with shown(), heartbeat("fit"):
+        for _ in progress([1, 2], "starts", total=2):
+            time.sleep(0.2)
+    assert "bitmix: fit: starts 2 of 2, 0 s" in capfd.readouterr().err
+
+
+def test_a_terminal_shows_one_line_which_is_gone_at_the_end(capfd, terminal, quick_beats):
+    with shown(), heartbeat("fit"):
+        time.sleep(0.3)
+    shown_text = capfd.readouterr().err
+    assert "\r\x1b[2Kfit, 0 s\r" in shown_text
+    assert shown_text.endswith("\r\x1b[2K")
+    assert "\n" not in shown_text
+
+
+def test_nothing_is_said_if_it_is_not_wanted_or_over_soon(capfd, quick_beats, monkeypatch):
+    with heartbeat("fit"):
+        time.sleep(0.2)
+    with shown(), heartbeat("fit"), hidden():
+        time.sleep(0.2)
+    with shown(), hidden(), heartbeat("fit"):
+        time.sleep(0.2)
+    monkeypatch.setattr(progress_module, "LOG_SECONDS", 10.0)
+    with shown(), heartbeat("fit"):
+        time.sleep(0.2)
+    assert capfd.readouterr().err == ""
+
+
+def stop_after_writing(names):
+    with mock.patch("bitmix.__main__._prepare"), command_line():
+        for name in names:
+            with atomic_write(name) as file:
+                file.write(b"x")
+        raise KeyboardInterrupt
+
+
+def test_a_command_that_is_stopped_says_what_it_has_written(capfd, tmp_path):
+    for names, said in (((), "nothing was written"), (("a", "b", "a"), "written: a, b")):
+        with chdir(tmp_path), pytest.raises(SystemExit, match="130"):
+            stop_after_writing(names)
+        assert f"stopped; {said}" in capfd.readouterr().err

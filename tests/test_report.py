@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from browser import CHROMIUM, Browser
+from command import bitmix
 from PIL import Image
 
 from bitmix import BitMatrix, ClassicEM, TemplateMixture, TwoRoundEM, report, select_components
@@ -18,8 +19,11 @@ from bitmix.datasets import make_templates, sample_mixture
 from bitmix.errors import DuplicateTemplatesWarning, InputError
 from bitmix.features import GaborSketch
 from bitmix.features.alphabet import Alphabet
+from bitmix.metrics import isim
 from bitmix.models.mixture import NOISE_MODELS
-from bitmix.report import facts, page, pictures, svg
+from bitmix.report import facts, molecules, page, pictures, svg
+from bitmix.rows.codes import Fingerprint
+from bitmix.rows.files import open_table
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 BREAKOUT = "</script><script>alert(2)</script>\"'><b>&amp;"
@@ -769,3 +773,109 @@ def test_the_comparison_of_noise_models_is_in_the_report(tmp_path):
         assert f"{score['log_likelihood']:.4f}" in text
     given = TemplateMixture(3, noise_model="shared", random_state=0).fit(X)
     assert "(chosen)" not in write(tmp_path, given, X)
+
+
+def test_groups_have_representatives_and_sparse_ones_words(tmp_path):
+    rng = np.random.default_rng(0)
+    p = np.where(rng.random((2, 120)) < 0.1, 0.7, 0.01)
+    labels = rng.integers(2, size=300)
+    X = pd.DataFrame((rng.random((300, 120)) < p[labels]).astype(int))
+    X.columns = [f"word{i}" for i in range(119)] + [HOSTILE]
+    X.index = [f"page {i}" for i in range(300)]
+    model = TemplateMixture(2, noise_model="cell", random_state=0).fit(X)
+    found = facts.gather(model, model.rows_like_fit(X), names=list(X.columns), ids=list(X.index))
+    medoids = model.medoids(X, ids=X.index)
+    assert [group.representative for group in found.groups] == list(medoids.ids)
+    assert [group.distance for group in found.groups] == medoids.distances.tolist()
+    assert [group.similar for group in found.groups] == pytest.approx(
+        isim(X.to_numpy(), model.predict(X))
+    )
+    for i, group in enumerate(found.groups):
+        mine = model.predict(X) == i
+        more = X[mine].mean() - X[~mine].mean()
+        assert {word for word, size in group.words if size == 5} <= set(more[more > 0.3].index)
+        assert max(group.words, key=lambda word: word[1])[1] == 5
+    written = write(tmp_path, model, X)
+    assert 'class="term w5"' in written
+    assert f"Representative: <bdi>{medoids.ids[0]}</bdi>" in written
+    assert HOSTILE not in written
+    dense, _ = mixture()
+    model = TemplateMixture(2, random_state=0).fit(dense)
+    assert 'class="term' not in write(tmp_path, model, dense)
+
+
+ACIDS = ["CC(=O)O", "CCC(=O)O", "CCCC(=O)O", "CCCCC(=O)O", "CCCCCC(=O)O", "CC(C)C(=O)O"] * 4
+RINGS = ["c1ccccc1", "Cc1ccccc1", "CCc1ccccc1", "CCCc1ccccc1", "Oc1ccccc1", "Nc1ccccc1"] * 4
+
+
+@pytest.fixture(scope="module")
+def drugs(tmp_path_factory):
+    pytest.importorskip("rdkit")
+    path = tmp_path_factory.mktemp("molecules") / "drugs.csv"
+    pd.DataFrame({"smiles": ACIDS + RINGS}).to_csv(path, index=False)
+    return path
+
+
+def test_molecules_are_drawn_with_their_fragments(drugs, tmp_path):
+    table = open_table(drugs, smiles_column="smiles")
+    loaded = table.load()
+    assert loaded.smiles == loaded.ids == ACIDS + RINGS
+    model = TemplateMixture(2, noise_model="cell", random_state=0).fit(loaded.rows)
+    written = write(tmp_path, model, loaded.rows, ids=loaded.ids, smiles=loaded.smiles)
+    assert written.count('class="molecule"') >= 2 * 2 + 2  # each representative twice
+    assert "mask-" not in written  # no map of bits
+    assert "style=" not in written  # which the security policy forbids
+    assert "fill:#" not in written
+    assert "'#000000'" not in written
+    assert "<bdi>c1ccccc1</bdi>" in written  # the scaffold of one group
+    assert "no ring at all" in written
+    alone = write(tmp_path, model, loaded.rows, ids=loaded.ids)  # without molecules
+    assert 'class="molecule"' not in alone
+    with pytest.raises(InputError, match="smiles must be 48 values"):
+        write(tmp_path, model, loaded.rows, smiles=ACIDS)
+
+
+def test_a_fragment_is_one_that_the_members_have(drugs):
+    loaded = open_table(drugs, smiles_column="smiles").load()
+    model = TemplateMixture(2, noise_model="cell", random_state=0).fit(loaded.rows)
+    found = facts.gather(model, model.rows_like_fit(loaded.rows))
+    drawn = molecules.molecules_of(
+        loaded.smiles, found.labels, found.medoids.rows, found.groups, Fingerprint()
+    )
+    for group, each in zip(found.groups, drawn, strict=True):
+        assert each.drawing is not None
+        assert each.n_counted == group.size == 24
+        assert each.fragments
+        for fragment in each.fragments:
+            assert fragment.feature.share > fragment.feature.other_share
+            assert "<path" in fragment.drawing or "<text" in fragment.drawing
+    scaffolds = {each.scaffold: (each.scaffold_share, each.n_scaffolds) for each in drawn}
+    assert scaffolds == {"": (1.0, 1), "c1ccccc1": (1.0, 1)}
+    unreadable = ["no molecule"] * 48
+    assert (
+        molecules.molecules_of(
+            unreadable, found.labels, found.medoids.rows, found.groups, Fingerprint()
+        )
+        == ()
+    )
+
+
+def test_the_command_draws_molecules_and_images(drugs, tmp_path):
+    page_of = tmp_path / "r.html"
+    done = bitmix("fit", drugs, "-k", "2", "--smiles-column", "smiles", "--report", page_of)
+    assert done.returncode == 0, done.stderr
+    assert 'class="molecule"' in page_of.read_text(encoding="utf-8")
+    X, _ = mixture(n=36)
+    np.save(tmp_path / "x.npy", X)
+    fit = ("fit", tmp_path / "x.npy", "-k", "3", "--report", page_of, "--force")
+    done = bitmix(*fit, "--image-shape", "4x9")
+    assert done.returncode == 0, done.stderr
+    assert 'viewBox="0 0 9 4"' in page_of.read_text(encoding="utf-8")
+    for shape, message in (("4x8", "32 cells, but rows have 36"), ("4", "as 28x28")):
+        done = bitmix(*fit, "--image-shape", shape)
+        assert done.returncode == 2
+        assert message in done.stderr
+    assert "--report as well" in bitmix(*fit[:4], "--image-shape", "4x9").stderr
+    done = bitmix(*fit, "--threshold", "0.3")
+    assert done.returncode == 2
+    assert "--threshold is for folders of images" in done.stderr

@@ -22,10 +22,11 @@ import pyarrow as pa
 import pytest
 import scipy.io
 import scipy.sparse
+from command import bitmix as noting_bitmix
 
 from bitmix import BitMatrix, ClassicEM, TemplateMixture, TwoRoundEM, select_components
 from bitmix.__main__ import main
-from bitmix.errors import CodesWarning, InputError
+from bitmix.errors import CodesWarning, InputError, SkippedWarning
 from bitmix.rows.codes import Codes, Fingerprint
 from bitmix.rows.files import Request, open_table, text
 from bitmix.rows.learn import looks_missing
@@ -390,8 +391,8 @@ def test_features_in_rows_with_codes_and_missing_cells(bits, gaps, tmp_path):
         labels = bitmix("predict", model, tmp_path / "x.csv", "--transpose", "-o", "-").stdout
         by_hand = TemplateMixture.load(model).predict(rows)
         found = [line.split(",") for line in labels.splitlines()[1:]]
-        assert [name for name, _, _ in found] == [str(i) for i in range(M)]
-        assert [int(label) for _, label, _ in found] == by_hand.tolist()
+        assert [name for name, *_ in found] == [str(i) for i in range(M)]
+        assert [int(label) for _, label, *_ in found] == by_hand.tolist()
 
 
 def test_gene_presence_absence(bits, tmp_path):
@@ -526,6 +527,34 @@ def test_molecules(tmp_path):
     (tmp_path / "y.csv").write_text("smiles\n" + "".join("C" * i + "CCCCCO\n" for i in range(30)))
     with pytest.raises(InputError, match="set smiles_column='smiles' if these are molecules"):
         open_table(tmp_path / "y.csv").read()
+
+
+def test_molecules_that_cannot_be_read_are_named_or_counted(tmp_path):
+    pytest.importorskip("rdkit")
+    smiles = ["CCO", "no(molecule", "CCN", "CCCC", "C1CC"]
+    (tmp_path / "x.smi").write_text("".join(f"{s} m{i}\n" for i, s in enumerate(smiles)))
+    table = pd.DataFrame({"smiles": smiles, "kind": list("abcde")})
+    table.to_csv(tmp_path / "x.csv", index=False)
+    options = {"x.smi": {}, "x.csv": {"smiles_column": "smiles", "label_column": "kind"}}
+    for name, line in (("x.smi", 2), ("x.csv", 3)):
+        with pytest.raises(InputError, match=rf"'no\(molecule' at line {line}: .* skip_errors"):
+            open_table(tmp_path / name, **options[name]).load()
+        with pytest.warns(SkippedWarning, match="2 molecules .* left out, the first 'no\\(mol"):
+            loaded = open_table(tmp_path / name, skip_errors=True, **options[name]).load()
+        assert loaded.smiles == ["CCO", "CCN", "CCCC"]
+        assert loaded.rows.shape == (3, 2048)
+    assert loaded.labels == {"kind": ["a", "c", "d"]}
+    assert loaded.ids == loaded.smiles
+    done = noting_bitmix("inspect", tmp_path / "x.smi", "--skip-errors")
+    assert done.stdout.startswith("3 rows"), done.stderr
+    assert "2 molecules that RDKit cannot read were left out" in done.stderr
+    assert "--skip-errors" in bitmix("inspect", tmp_path / "x.smi").stderr
+    (tmp_path / "bits.csv").write_text("a,b\n0,1\n1,0\n")
+    with pytest.raises(InputError, match="skip_errors= is for molecules"):
+        open_table(tmp_path / "bits.csv", skip_errors=True)
+    codes = Codes(fingerprint=Fingerprint(radius=2))
+    with pytest.raises(InputError, match="radius=3.* but the model was fitted on .*radius=2"):
+        open_table(tmp_path / "x.smi", codes=codes, fingerprint=Fingerprint(radius=3))
 
 
 def test_tables_in_memory_of_other_libraries(bits, gaps):

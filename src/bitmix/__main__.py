@@ -5,9 +5,11 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 from bitmix.errors import CodesWarning
+from bitmix.support.atomic import recording
 from bitmix.support.extras import advice
 from bitmix.support.progress import shown
 from bitmix.system import end_on_signals, print_anything
@@ -15,6 +17,7 @@ from bitmix.system import end_on_signals, print_anything
 _OPTIONS = {
     r"(id|label|weight|smiles)_column=": r"--\1-column ", "header=False": "--no-header",
     "header=True": "--header", "filled=True": "--filled", "one_values=": "--ones ",
+    "skip_errors=True": "--skip-errors", "skip_errors=": "--skip-errors",
     r"(columns|drop|items|missing|binarize|sep|encoding|packed|layer)=": r"--\1 ",
 }  # fmt: skip
 """Parameters of the library, and the options of the command line in their place."""
@@ -38,8 +41,9 @@ def command_line() -> Iterator[None]:
     Progress is shown, as it is on every command line.
     """
     _prepare()
+    written: list[Path] = []
     try:
-        with shown():
+        with shown(), recording() as written:
             yield
     except ModuleNotFoundError as missing:
         print(f"bitmix: {advice((missing.name or '').split('.')[0])}", file=sys.stderr)
@@ -48,7 +52,10 @@ def command_line() -> Iterator[None]:
         print(f"bitmix: {_with_options(error)}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print("\nstopped", file=sys.stderr)
+        done = ", ".join(map(str, written))
+        print(
+            f"\nstopped; {f'written: {done}' if done else 'nothing was written'}", file=sys.stderr
+        )
         sys.exit(130)
 
 

@@ -63,3 +63,7 @@ class ColumnWarning(BitmixWarning):
 
 class CacheWarning(BitmixWarning):
     """Compiled kernels cannot be kept on disk, or what was kept is damaged."""
+
+
+class SkippedWarning(BitmixWarning):
+    """Rows that cannot be read were left out, as was asked for."""

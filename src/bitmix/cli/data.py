@@ -76,6 +76,10 @@ class Reading:
     smiles_column: Annotated[
         str | None, typer.Option(help="Column of molecules, which become fingerprints (RDKit).")
     ] = None
+    skip_errors: Annotated[
+        bool,
+        typer.Option("--skip-errors", help="Leave out images or molecules that cannot be read."),
+    ] = False
     format: Annotated[
         TextFormat, typer.Option(help="Format of standard input, which is read if the file is -.")
     ] = TextFormat.csv
@@ -122,6 +126,7 @@ FILE_OPTIONS = (
     "layer",
     "pairs",
     "smiles_column",
+    "skip_errors",
 )
 """Options about a file that its model does not keep."""
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "blank": " ", "comma": ",", "semicolon": ";"}
@@ -142,6 +147,8 @@ class Dataset:
     """The known class of each row, by where it comes from: a column, or the sub-folders."""
     table: Any = None
     """The table that the rows were read from."""
+    smiles: list[str] | None = None
+    """The molecule of each row."""
     images: Sequence[Any] = ()
     transformer: Any = None
     """The fitted `GaborSketch` that turned the images into rows."""
@@ -161,7 +168,7 @@ def read_images(path: Path, sketching: Sketching) -> Dataset:
     if folder.labels:
         classes["sub-folders"] = [folder.labels[i] for i in transformer.kept_]
     images = [folder[i] for i in transformer.kept_]
-    return Dataset(rows, None, classes, None, images, transformer)
+    return Dataset(rows, None, classes, images=images, transformer=transformer)
 
 
 def read_table(path: Path, reading: Reading) -> Dataset:
@@ -169,7 +176,7 @@ def read_table(path: Path, reading: Reading) -> Dataset:
     table = reading.open(path)
     loaded = table.load()
     classes = {f"column {name!r}": labels for name, labels in loaded.labels.items()}
-    return Dataset(loaded.rows, loaded.ids, classes, table)
+    return Dataset(loaded.rows, loaded.ids, classes, table, loaded.smiles)
 
 
 def read_for(fitted: Any, model: Path, path: Path, reading: Reading) -> Any:

@@ -1,7 +1,7 @@
 """``bitmix fit``."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -23,6 +23,7 @@ from bitmix.cli.data import (
 from bitmix.cli.options import Force, Json, Quiet, Seed, as_text
 from bitmix.cli.output import check_distinct, check_writable, print_json
 from bitmix.cli.sketch import Sketching, print_skipped
+from bitmix.support.progress import doing
 
 
 class Method(StrEnum):
@@ -164,10 +165,32 @@ class Outputs:
     sheet: Annotated[Path | None, typer.Option(help="Images: draw the clusters (.png, .svg).")] = (
         None
     )
+    image_shape: Annotated[
+        str | None, typer.Option(help="Rows are images of this size, as 28x28: draw them.")
+    ] = None
     force: Force = False
+
+    def geometry(self, n_columns: int) -> tuple[int, int] | None:
+        """The rows and columns of the images that rows are."""
+        if self.image_shape is None:
+            return None
+        sides = self.image_shape.lower().split("x")
+        if len(sides) != 2 or not all(side.isdecimal() for side in sides):
+            raise ValueError(
+                f"--image-shape must be rows x columns, as 28x28, got {self.image_shape!r}"
+            )
+        height, width = map(int, sides)
+        if height * width != n_columns:
+            raise ValueError(
+                f"--image-shape {self.image_shape} has {height * width:,} cells, but rows have "
+                f"{n_columns:,} columns"
+            )
+        return height, width
 
     def check(self, data: Path) -> None:
         """Refuse what could not be written, before the work and not after it."""
+        if self.image_shape is not None and self.report is None:
+            raise ValueError("--image-shape is for the report: give --report as well")
         check_writable(self.output, self.force)
         check_writable(self.report, self.force, ".html")
         check_writable(self.sheet, self.force, ".png", ".svg")
@@ -217,13 +240,16 @@ def fit(
     if inference.hold_out and cluster is not None:
         raise ValueError("--hold-out fits parts of the rows on this machine: leave out --cluster")
     with nullcontext() if cluster is None else connect(cluster):
-        dataset = _read(data, reading, sketching, outputs, on_cluster=cluster is not None)
+        with doing(f"reading {data.name}"):
+            dataset = _read(data, reading, sketching, outputs, on_cluster=cluster is not None)
+        geometry = outputs.geometry(dataset.rows.shape[1])
         selection = None
         if k_range is None or len(k_range) > 1:
             selection = search.select(dataset.rows, k_range, inference.blrt)
             model = selection.model
         else:
-            model = search.estimator(k_range[0]).fit(dataset.rows)
+            with doing(f"{k_range[0]} templates in {dataset.rows.shape[0]:,} rows"):
+                model = search.estimator(k_range[0]).fit(dataset.rows)
         if dataset.table is not None:
             roles = dataset.table.roles
             model.id_column_ = roles.id_name
@@ -231,7 +257,8 @@ def fit(
             model.fingerprint_type_ = dataset.table.about.get("type")
         if outputs.output is not None:
             model.save(outputs.output)  # before anything else, which might fail
-            _describe_groups(model, dataset)
+            with doing("representatives"):
+                _describe_groups(model, dataset)
             model.save(outputs.output)
         errors = inference.errors(model, dataset.rows)
         summary = summaries.summarize_fit(model, dataset, errors, inference.words)
@@ -241,7 +268,8 @@ def fit(
         if certificate:
             from bitmix.report.facts import certify_if_possible
 
-            issued, reason = certify_if_possible(model, dataset.rows)
+            with doing("certificate"):
+                issued, reason = certify_if_possible(model, dataset.rows)
             summary["certificate"] = summaries.summarize_certificate(issued, reason)
         held_out = None
         if inference.hold_out:
@@ -252,13 +280,15 @@ def fit(
         if outputs.report is not None:
             from bitmix import report
 
-            report.write(
-                model, dataset.rows, outputs.report, selection=selection,
-                labels=next(iter(dataset.classes.values()), None), ids=dataset.ids,
-                geometry=getattr(dataset.transformer, "geometry_", None),
-                certificate=issued, source=data.name, errors=errors, held_out=held_out,
-                words=inference.words,
-            )  # fmt: skip
+            with doing("report"):
+                report.write(
+                    model, dataset.rows, outputs.report, selection=selection,
+                    labels=next(iter(dataset.classes.values()), None), ids=dataset.ids,
+                    smiles=dataset.smiles,
+                    geometry=geometry or getattr(dataset.transformer, "geometry_", None),
+                    certificate=issued, source=data.name, errors=errors, held_out=held_out,
+                    words=inference.words,
+                )  # fmt: skip
         if outputs.sheet is not None:
             _draw_sheet(outputs.sheet, model, dataset)
     if as_json:
@@ -295,13 +325,17 @@ def _read(
     path: Path, reading: Reading, sketching: Sketching, outputs: Outputs, *, on_cluster: bool
 ) -> Dataset:
     if is_image_folder(path):
-        if reading != Reading() or on_cluster:
+        if replace(reading, skip_errors=False) != Reading() or on_cluster:
             raise ValueError(
                 f"{path} is a folder of images: leave out --cluster and the options for tables"
             )
         return read_images(path, sketching)
     if outputs.sheet is not None:
         raise ValueError(f"--sheet needs a folder of images, got {path}")
+    if given := as_text(replace(sketching, skip_errors=False)):
+        raise ValueError(
+            f"{given.split()[0]} is for folders of images, {path} is a table: leave it out"
+        )
     return read_on_cluster(path, reading) if on_cluster else read_table(path, reading)
 
 

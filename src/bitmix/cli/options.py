@@ -14,6 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
+from bitmix.support.progress import heartbeat, hidden
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing output files.")]
@@ -43,17 +45,21 @@ def expand(command: Callable[..., None]) -> Callable[..., None]:
         for parameter in signature.parameters.values()
         if is_dataclass(parameter.annotation)
     }
-    flat: list[inspect.Parameter] = []
+    by_name: dict[str, inspect.Parameter] = {}
     for parameter in signature.parameters.values():
         group = groups.get(parameter.name)
-        flat += [parameter] if group is None else inspect.signature(group).parameters.values()
+        own = [parameter] if group is None else inspect.signature(group).parameters.values()
+        for each in own:  # an option of two groups is given once, with the help of the first
+            by_name.setdefault(each.name, each)
+    flat = list(by_name.values())
 
     @functools.wraps(command)
     def run(**options: Any) -> None:
+        arguments = {name: options[name] for name in signature.parameters if name not in groups}
         for name, group in groups.items():
-            values = {field.name: options.pop(field.name) for field in fields(group)}
-            options[name] = group(**values)
-        command(**options)
+            arguments[name] = group(**{field.name: options[field.name] for field in fields(group)})
+        with hidden(bool(options.get("quiet"))), heartbeat(command.__name__):
+            command(**arguments)
 
     run.__signature__ = signature.replace(parameters=flat)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}

@@ -17,8 +17,10 @@ from bitmix.inference.bootstrap import Bootstrap
 from bitmix.inference.information import AnalyticErrors
 from bitmix.report import page
 from bitmix.report.facts import gather
+from bitmix.report.molecules import Molecules, molecules_of
 from bitmix.report.paper import paper_of
 from bitmix.rows import Rows, as_rows, is_dask
+from bitmix.rows.codes import Fingerprint
 from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
 from bitmix.support.atomic import atomic_write
@@ -35,6 +37,7 @@ def write(
     selection: Selection | None = None,
     labels: Sequence[Any] | None = None,
     ids: Sequence[Any] | None = None,
+    smiles: Sequence[str] | None = None,
     geometry: Any = None,
     certificate: FitCertificate | bool | None = None,
     title: str | None = None,
@@ -62,6 +65,9 @@ def write(
         The known class of each row, to compare with the groups.
     ids : sequence, optional
         A name for each row. The default is the index of a pandas table, unless it only counts rows.
+    smiles : sequence of str, optional
+        The molecule of each row. Groups are then shown by molecules: the representative, the
+        scaffolds, and the fragments of the bits that set a group apart. Needs RDKit.
     geometry : optional
         How to draw a template: ``geometry_`` of a `GaborSketch`, an `Alphabet`, or (rows, columns)
         of an image. By default named columns are listed, those that distinguish a group first, and
@@ -112,12 +118,13 @@ def write(
         if isinstance(X, BitMatrix):  # packed rows have no names of columns, which is no mistake
             warnings.filterwarnings("ignore", "X does not have valid feature names")
         rows = model.rows_like_fit(X)
-    labels, ids = (
+    ids = _index_of(X) if ids is None else ids
+    labels, ids, smiles = (
         _one_per_row(values, name, rows.shape[0])
-        for values, name in ((labels, "labels"), (_index_of(X) if ids is None else ids, "ids"))
+        for values, name in ((labels, "labels"), (ids, "ids"), (smiles, "smiles"))
     )
     if sample_weight is not None or rows.layout.weight_one:
-        rows, labels, ids = _repeated(rows, sample_weight, labels, ids)
+        rows, labels, ids, smiles = _repeated(rows, sample_weight, labels, ids, smiles)
     names = getattr(model, "feature_names_in_", None)
     if names is None and hasattr(geometry, "feature_names"):
         names = geometry.feature_names()
@@ -131,9 +138,15 @@ def write(
         alpha=alpha,
         held_out=held_out,
     )
+    molecules: tuple[Molecules, ...] = ()
+    if smiles is not None and facts.medoids is not None:
+        codes = model.codes_
+        fingerprint = (codes.fingerprint if codes else None) or Fingerprint(bits=rows.shape[1])
+        rows_of = facts.medoids.rows
+        molecules = molecules_of(smiles, facts.labels, rows_of, facts.groups, fingerprint)
     written = page.render(
-        facts, model, paper_of(model, rows, errors), selection=selection, geometry=geometry,
-        title=title, words=named,
+        facts, model, paper_of(model, rows, errors), molecules=molecules,
+        selection=selection, geometry=geometry, title=title, words=named,
         source=None if source is None else os.fspath(source),
     )  # fmt: skip
     with atomic_write(path) as file:

@@ -7,7 +7,7 @@ except in the certificate, which may use a random sample and says so. Lists have
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,10 +22,11 @@ from bitmix.errors import InputError
 from bitmix.estimators.base import FittedTemplates
 from bitmix.estimators.hold_out import HeldOutRows
 from bitmix.estimators.template import TemplateMixture
+from bitmix.groups.medoids import SPARSE, Medoids
 from bitmix.kernels import backend
 from bitmix.kernels.bits import pack
 from bitmix.kernels.fixed import Ints
-from bitmix.metrics import conditional_purity
+from bitmix.metrics import conditional_purity, isim_of_counts
 from bitmix.models.mixture import Floats
 from bitmix.rows import Rows
 
@@ -35,6 +36,7 @@ FLAG_LEVEL = 1e-4
 """A column is flagged if its p-value, corrected for the number of columns, is below this."""
 MAX_GROUPS = 100
 MAX_FEATURES = 8
+MAX_WORDS = 24
 MAX_PAIRS = 20
 MAX_OUTLIERS = 12
 MAX_COLUMNS = 25
@@ -73,6 +75,15 @@ class Group:
     """The same share according to the model."""
     features: tuple[Feature, ...]
     """The columns that differ most from the other rows: shares of ones inside and outside."""
+    representative: str = ""
+    """The id or number of the row that is closest to the rows of the group on average."""
+    distance: float = math.nan
+    """The mean distance of the rows from it."""
+    similar: float = math.nan
+    """The mean Tanimoto similarity of its rows (iSIM), if rows are sparse."""
+    words: tuple[tuple[str, int], ...] = ()
+    """For sparse rows with named columns: those that are most typical of the group, in the order
+    of the alphabet, each with a size from 1 to 5."""
 
 
 @dataclass(frozen=True)
@@ -189,6 +200,10 @@ class Facts:
     """The closest pairs of templates, closest first."""
     margins: Margins | None
     outliers: tuple[Outlier, ...]
+    labels: Ints
+    """The group of each row."""
+    medoids: Medoids | None
+    """The representatives of the groups; None for rows on a cluster."""
     noise: Noise
     certificate: FitCertificate | None
     no_certificate: str
@@ -253,6 +268,7 @@ def gather(
     noise = expected_noise(model, counts)
     shares = np.where(counts.cells > 0, counts.ones / np.maximum(counts.cells, 1), T)
     distances = backend().hamming(pack(T), pack(T))
+    medoids = None if rows.remote else model.medoids(rows, ids=ids)
     reason = "It was not asked for."
     if certificate is None or certificate is True:
         certificate, reason = certify_if_possible(model, rows, alpha)
@@ -262,12 +278,14 @@ def gather(
         density=counts.density,
         missing=1 - int(counts.cells.sum()) / (m * n),
         named=names is not None,
-        groups=groups_of(model, counts, values, names),
+        groups=described(groups_of(model, counts, values, names), counts, medoids, names),
         shares=shares,
         distances=distances,
         pairs=pairs_of(distances, shares, T, name_of),
         margins=margins_of(values.margins) if k > 1 else None,
         outliers=outliers_of(T, rows, values, noise, ids),
+        labels=values.groups,
+        medoids=medoids,
         noise=noise_of(counts, T, noise, name_of),
         certificate=certificate or None,
         no_certificate=reason,
@@ -360,6 +378,40 @@ def groups_of(
         )
         for i, features in enumerate(columns_apart(counts, names))
     )
+
+
+def described(
+    groups: Sequence[Group], counts: Tally, medoids: Medoids | None, names: Sequence[Any] | None
+) -> tuple[Group, ...]:
+    """The groups with their representatives and, if rows are sparse, similarities and words."""
+    k, sparse = len(groups), counts.density <= SPARSE
+    named, distances = [""] * k, np.full(k, np.nan)
+    if medoids is not None:
+        named = [f"row {row}" if row >= 0 else "" for row in medoids.rows.tolist()]
+        named, distances = list(medoids.ids or named), medoids.distances
+    similar = isim_of_counts(counts.ones, counts.sizes) if sparse else np.full(k, np.nan)
+    words = words_of(counts, names) if sparse and names is not None else [()] * k
+    return tuple(
+        replace(
+            group, representative=printable(named[i]), distance=float(distances[i]),
+            similar=float(similar[i]), words=words[i],
+        )
+        for i, group in enumerate(groups)
+    )  # fmt: skip
+
+
+def words_of(counts: Tally, names: Sequence[Any]) -> list[tuple[tuple[str, int], ...]]:
+    """The columns that each group has more often than all other rows, sized by how much more."""
+    total_cells, total_ones = counts.cells.sum(axis=0), counts.ones.sum(axis=0)
+    words: list[tuple[tuple[str, int], ...]] = []
+    for cells, ones in zip(counts.cells[:MAX_GROUPS], counts.ones[:MAX_GROUPS], strict=True):
+        others = (total_ones - ones) / np.maximum(total_cells - cells, 1)
+        more = ones / np.maximum(cells, 1) - others
+        best = [s for s in _largest(more, MAX_WORDS) if more[s] > 0.02]
+        sizes = {s: 1 + min(4, int(5 * more[s] / more[best[0]])) for s in best}
+        found = ((printable(names[s]), size) for s, size in sizes.items())
+        words.append(tuple(sorted(found, key=lambda word: word[0].casefold())))
+    return words + [()] * (len(counts.cells) - len(words))
 
 
 def columns_apart(counts: Tally, names: Sequence[Any] | None) -> tuple[tuple[Feature, ...], ...]:

@@ -16,6 +16,7 @@ from bitmix.estimators.base import FittedTemplates
 from bitmix.estimators.select import Selection, enumeration_table
 from bitmix.report import svg
 from bitmix.report.facts import CLEAR_MARGIN, FLAG_LEVEL, MAX_GROUPS, Facts, printable
+from bitmix.report.molecules import Molecules
 from bitmix.report.paper import Paper
 from bitmix.report.pictures import Picture, painter
 from bitmix.report.svg import Drawing, Tick
@@ -43,6 +44,7 @@ _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 def render(
     facts: Facts, model: FittedTemplates, paper: Paper, *, selection: Selection | None,
     geometry: Any, title: str | None, source: str | None, words: Words,
+    molecules: Sequence[Molecules] = (),
 ) -> str:  # fmt: skip
     """The page as HTML."""
     need("jinja2")
@@ -70,7 +72,8 @@ def render(
         style=Drawing(style),
         script=Drawing(script),
         policy=_security_policy(style, script),
-        pictures=_pictures(facts, geometry),
+        pictures=Pictures() if molecules else _pictures(facts, geometry),
+        molecules=molecules,
         charts=_charts(facts, selection, words) | _profile(paper, words),
         one=words.one,
         many=words.many,

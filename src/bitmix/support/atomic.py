@@ -4,6 +4,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO
 
@@ -19,6 +20,20 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
         if error.errno is not None and error.filename is None:
             error.filename = str(path)
         raise
+
+
+_written: ContextVar[list[Path] | None] = ContextVar("files written", default=None)
+
+
+@contextmanager
+def recording() -> Iterator[list[Path]]:
+    """The files that are written inside the block, as far as they are complete."""
+    paths: list[Path] = []
+    token = _written.set(paths)
+    try:
+        yield paths
+    finally:
+        _written.reset(token)
 
 
 @contextmanager
@@ -38,6 +53,8 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
                 file.flush()
                 os.fsync(file.fileno())
             replace(temporary, target)
+            if (written := _written.get()) is not None and target not in written:
+                written.append(target)
     except BaseException as error:
         with suppress(OSError):  # the first error is the one to report
             os.unlink(temporary)

@@ -1,11 +1,13 @@
-"""Progress bars. The library is silent unless they are switched on.
+"""Progress bars and signs of life. The library is silent unless they are switched on.
 
 The command line switches them on with ``with shown():``, an estimator with ``verbose=True``. What
 runs inside takes no flag: the switch is a context variable, and a thread or process of its own
 starts with it off.
 """
 
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,6 +17,11 @@ T = TypeVar("T")
 
 _switch: ContextVar[bool] = ContextVar("bitmix progress", default=False)
 _drawing = threading.Lock()  # a terminal has room for one bar
+
+QUIET_SECONDS, LOG_SECONDS, TERMINAL_SECONDS = 2.0, 10.0, 0.5
+"""A command says what it is doing once it takes this long, and then every so often."""
+_doing: list[str] = []  # what the command does, from the whole to the part
+_hidden: list[None] = []  # one entry per block that hides progress
 
 
 @contextmanager
@@ -31,17 +38,73 @@ def shown(wanted: bool = True) -> Iterator[None]:
 def hidden(wanted: bool = True) -> Iterator[None]:
     """Show no progress inside the block if `wanted`; otherwise leave the switch as it is."""
     token = _switch.set(_switch.get() and not wanted)
+    if wanted:
+        _hidden.append(None)
     try:
         yield
     finally:
         _switch.reset(token)
+        if wanted:
+            _hidden.pop()
+
+
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Let `heartbeat` say that this is being done inside the block."""
+    _doing.append(what)
+    try:
+        yield
+    finally:
+        _doing.remove(what)
+
+
+@contextmanager
+def heartbeat(what: str) -> Iterator[None]:
+    """Show what is being done, and for how long, while the block runs.
+
+    On a terminal this is one line, which a bar takes the place of; in a log, a line every 10 s.
+    """
+    if not _switch.get():
+        yield
+        return
+    on_terminal, stop, start = _terminal() is not None, threading.Event(), time.monotonic()
+    beating = threading.Thread(target=_beat, args=(on_terminal, stop, start), daemon=True)
+    with doing(what):
+        beating.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            beating.join()
+
+
+def _beat(on_terminal: bool, stop: threading.Event, start: float) -> None:
+    stream, written = sys.stderr, False
+    wait = QUIET_SECONDS if on_terminal else LOG_SECONDS
+    while not stop.wait(wait):
+        wait = TERMINAL_SECONDS if on_terminal else LOG_SECONDS
+        if _hidden:
+            continue
+        text = f"{': '.join(_doing[-2:])}, {time.monotonic() - start:.0f} s"
+        if not on_terminal:
+            print(f"bitmix: {text}", file=stream, flush=True)
+        elif _drawing.acquire(blocking=False):
+            written = True
+            stream.write(f"\r\x1b[2K{text[:78]}\r")
+            stream.flush()
+            _drawing.release()
+    if written:
+        stream.write("\r\x1b[2K")
+        stream.flush()
 
 
 def progress(values: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
     """The values, with a bar on standard error that counts them."""
     with _bar() as console:
         if console is None:
-            yield from values
+            for number, value in enumerate(values, 1):
+                with doing(f"{label} {number}{'' if total is None else f' of {total}'}"):
+                    yield value
         else:
             from rich.progress import track
 

@@ -1,6 +1,7 @@
 """Molecules as SMILES, which RDKit turns into Morgan fingerprints."""
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bitmix.errors import InputError
+from bitmix.errors import InputError, SkippedWarning
 from bitmix.kernels.bits import Words
 from bitmix.rows.codes import Codes, Fingerprint
 from bitmix.rows.convert import octets_to_words
@@ -22,22 +23,27 @@ _ROWS = 1000  # molecules that are in memory at once
 
 def open_smi(path: Path, request: Request) -> Table:
     """A file of one molecule per line, with its name after a blank or a tab."""
-    request.refuse(path, "a file of molecules", ("columns", "codes", "fingerprint", "encoding"))
+    request.refuse(
+        path, "a file of molecules", ("columns", "codes", "fingerprint", "encoding", "skip_errors")
+    )
     fingerprint = _fingerprint(request, path)
     names = (*map(str, range(fingerprint.bits)), "id")
     roles = Roles(range(fingerprint.bits), None, fingerprint.bits, all_names=names)
-    generator = _Generator(path, fingerprint)
 
     def parts() -> Parts:
+        generator = _Generator(path, fingerprint, request.skip_errors)
         line = 1
         for block, fraction in Lines(path, request.encoding).blocks():
             lines = [text.decode(errors="replace").split(None, 1) for text in split(block)]
             cells = [(text[0] if text else "", text[1] if len(text) > 1 else "") for text in lines]
             for start in range(0, len(cells), _ROWS):
-                smiles, ids = zip(*cells[start : start + _ROWS], strict=True)
-                words = generator.words(smiles, line + start)
-                yield Chunk(words, None, [name.strip() for name in ids]), fraction
+                texts, ids = zip(*cells[start : start + _ROWS], strict=True)
+                words, used = generator.words(texts, line + start)
+                smiles = [texts[i] for i in used]
+                names = [ids[i].strip() or texts[i] for i in used]
+                yield Chunk(words, None, names, smiles=smiles), fraction
             line += len(cells)
+        generator.note_skipped()
 
     return Table(path, path.stat().st_size, roles, parts, Codes(fingerprint=fingerprint))
 
@@ -48,28 +54,33 @@ def smiles_table(reader: Any, request: Request) -> Table:
     request.refuse(
         path, "a table of molecules",
         ("columns", "codes", "fingerprint", "smiles_column", "id_column", "label_column", "sep",
-         "header", "encoding"),
+         "header", "encoding", "skip_errors"),
     )  # fmt: skip
     fingerprint = _fingerprint(request, path)
     where = (header.names, header.n_cells, str(path))
     column = find(request.smiles_column or 0, *where, "smiles_column")
-    id_ = None if request.id_column is None else find(request.id_column, *where, "id_column")
+    id_ = column  # molecules without names are their own
+    if request.id_column is not None:
+        id_ = find(request.id_column, *where, "id_column")
     labels = tuple(choose(request.label_column, *where, "label_column"))
     read = replace(reader, roles=Roles((column,), None, id_, labels, all_names=header.names))
-    generator = _Generator(path, fingerprint)
 
     def parts() -> Parts:
+        generator = _Generator(path, fingerprint, request.skip_errors)
         line = 1 if header.names is None else 2
         for part, fraction in read.parts():
-            (smiles,), others = part.texts(), list(part.others())
-            words = np.concatenate([
-                generator.words(smiles[start : start + _ROWS], line + start)
-                for start in range(0, len(smiles), _ROWS)
-            ])  # fmt: skip
-            line += len(smiles)
-            ids = others.pop(0) if id_ is not None else None
-            texts = dict(zip(read.roles.label_names, others, strict=True))
-            yield Chunk(words, None, ids, texts), fraction
+            (texts,), others = part.texts(), list(part.others())
+            made = [
+                generator.words(texts[start : start + _ROWS], line + start)
+                for start in range(0, len(texts), _ROWS)
+            ]
+            used = [_ROWS * number + i for number, (_, rows) in enumerate(made) for i in rows]
+            line += len(texts)
+            ids, *label_texts = ([each[i] for i in used] for each in others)
+            known = dict(zip(read.roles.label_names, label_texts, strict=True))
+            words = np.concatenate([words for words, _ in made])
+            yield Chunk(words, None, ids, known, smiles=[texts[i] for i in used]), fraction
+        generator.note_skipped()
 
     used = {column, id_, *labels}
     left_out = {read.roles.name(i): "not asked for" for i in range(header.n_cells) if i not in used}
@@ -83,13 +94,18 @@ def _fingerprint(request: Request, path: Path) -> Fingerprint:
     of_model = None if request.codes is None else request.codes.fingerprint
     if request.codes is not None and of_model is None:
         raise InputError(f"{path} holds molecules, but the model was not fitted on molecules")
+    if of_model is not None and request.fingerprint not in (None, of_model):
+        raise InputError(
+            f"{path} is to be read with fingerprint={request.fingerprint}, but the model was "
+            f"fitted on {of_model}: leave it out"
+        )
     return request.fingerprint or of_model or Fingerprint()
 
 
 class _Generator:
     """Turns SMILES into packed fingerprints."""
 
-    def __init__(self, path: Path, fingerprint: Fingerprint) -> None:
+    def __init__(self, path: Path, fingerprint: Fingerprint, skip_errors: bool) -> None:
         try:
             self._chem = import_module("rdkit.Chem")
             generators = import_module("rdkit.Chem.rdFingerprintGenerator")
@@ -101,22 +117,41 @@ class _Generator:
         self._generator = generators.GetMorganGenerator(
             radius=fingerprint.radius, fpSize=fingerprint.bits
         )
-        self._path = path
+        self._path, self._skip_errors = path, skip_errors
+        self._width = -(-fingerprint.bits // 8)
+        self._skipped: list[str] = []
 
-    def words(self, smiles: Sequence[str], line: int) -> Words:
-        """The packed fingerprints of molecules, the first of which is on this line."""
-        prints = self._generator.GetFingerprints(list(self._molecules(smiles, line)))
-        octets = b"".join(map(self._as_octets, prints))
-        return octets_to_words(np.frombuffer(octets, dtype=np.uint8).reshape(len(smiles), -1))
-
-    def _molecules(self, smiles: Sequence[str], line: int) -> Iterator[Any]:
+    def words(self, smiles: Sequence[str], line: int) -> tuple[Words, list[int]]:
+        """The packed fingerprints of molecules, the first of which is on this line, and which of
+        the molecules these are.
+        """
         block = import_module("rdkit.rdBase").BlockLogs()  # errors are ours to report
-        for number, text in enumerate(smiles, line):
+        molecules: dict[int, Any] = {}
+        for i, text in enumerate(smiles):
             molecule = self._chem.MolFromSmiles(text) if text else None
-            if molecule is None:
+            if molecule is not None:
+                molecules[i] = molecule
+                continue
+            where = f"{text[:60]!r} at line {line + i:,}"
+            if not self._skip_errors:
                 raise InputError(
-                    f"{self._path} must hold molecules that RDKit reads, got {text[:60]!r} at line "
-                    f"{number:,}: correct or remove it"
+                    f"{self._path} must hold molecules that RDKit reads, got {where}: correct or "
+                    "remove it, or set skip_errors=True"
                 )
-            yield molecule
+            self._skipped.append(where)
         del block
+        prints = self._generator.GetFingerprints(list(molecules.values()))
+        octets = b"".join(map(self._as_octets, prints))
+        packed = np.frombuffer(octets, dtype=np.uint8).reshape(len(molecules), self._width)
+        return octets_to_words(packed), list(molecules)
+
+    def note_skipped(self) -> None:
+        """Warn about the molecules that were left out."""
+        if self._skipped:
+            n = len(self._skipped)
+            warnings.warn(
+                f"{self._path}: {n:,} {'molecule' if n == 1 else 'molecules'} that RDKit cannot "
+                f"read {'was' if n == 1 else 'were'} left out, the first {self._skipped[0]}",
+                SkippedWarning,
+                stacklevel=2,
+            )

@@ -59,6 +59,8 @@ class Request:
     smiles_column: str | int | None = None
     """A column of molecules, which become fingerprints."""
     fingerprint: Fingerprint | None = None
+    skip_errors: bool = False
+    """Whether molecules that cannot be read are left out; a warning counts them."""
     pairs: bool = False
     """Whether each line of a text names a row and a column whose cell is 1."""
 

@@ -42,6 +42,8 @@ class Chunk:
     """For each label column, the label of each row."""
     weights: list[float] | None = None
     """The weight of each row, if a weight column was named."""
+    smiles: list[str] | None = None
+    """The molecule of each row, if rows are molecules."""
 
     def rows(self, n_columns: int) -> BitMatrix:
         """The rows, without their weights."""
@@ -75,6 +77,7 @@ class Loaded:
     rows: BitMatrix
     ids: list[str] | None = None
     labels: Mapping[str, list[str]] = field(default_factory=dict)
+    smiles: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -204,6 +207,7 @@ class Table:
     def _load(self) -> Loaded:
         octets = bytearray()  # grows in place: never two copies of the rows
         ids: list[str] = []
+        smiles: list[str] = []
         weights: list[float] = []
         labels: dict[str, list[str]] = {}
         incomplete: list[tuple[int, Words]] = []
@@ -213,6 +217,7 @@ class Table:
                 incomplete.append((len(octets) // width, chunk.known))
             octets += np.ascontiguousarray(chunk.words).data
             ids += chunk.ids or ()
+            smiles += chunk.smiles or ()
             weights += chunk.weights or ()
             for name, texts in chunk.labels.items():
                 labels.setdefault(name, []).extend(texts)
@@ -229,7 +234,7 @@ class Table:
             used = [i for i, weight in enumerate(weights) if weight]
             ids = [ids[i] for i in used] if ids else ids
             labels = {name: [texts[i] for i in used] for name, texts in labels.items()}
-        return Loaded(rows, ids if self.has_ids else None, labels)
+        return Loaded(rows, ids if self.has_ids else None, labels, smiles or None)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the rows and their ids to a packed file, a chunk at a time.

@@ -46,7 +46,7 @@ _ROARY = {
 _OPTIONS = (
     "columns", "drop", "id_column", "label_column", "weight_column", "one_values", "items",
     "missing", "filled", "binarize", "codes", "sep", "header", "encoding", "transpose", "pairs",
-    "smiles_column", "fingerprint",
+    "smiles_column", "fingerprint", "skip_errors",
 )  # fmt: skip
 
 
@@ -78,6 +78,11 @@ def text_table(lines: Lines, separator: str, request: Request) -> Table:
     header = read_header(lines, separator, request)
     if request.smiles_column is not None:
         return smiles_table(Reader(lines, header, Roles((0,))), request)
+    if request.skip_errors:
+        raise InputError(
+            f"skip_errors= is for molecules and does not apply to {path}: leave it out, or set "
+            "smiles_column="
+        )
     if request.pairs:
         return pairs_table(Reader(lines, header, Roles((0, 1))), request)
     if request.transpose:
