@@ -218,6 +218,42 @@ def show_grid() -> None:
     print(f"  certificates of wrong templates: {sum(row['wrong'] for row in rows):.0f}")
 
 
+def draw(path: Path) -> None:
+    """Where templates are recovered, and where that can be certified, at q = .1."""
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
+
+    from bitmix.plots import saved_figure
+
+    with GRID.open() as file:
+        rows = [{f: float(row[f]) for f in FIELDS} for row in csv.DictReader(file)]
+    kinds = ("nothing", "recovered", "held out, common noise", "held out, fair coins", "all pairs")
+    colours = ("#ffffff", "#d9d9d9", "#9ecae1", "#3182bd", "#08306b")
+    sizes, separations = (50, 200, 1000, 2000), (0.02, 0.05, 0.1, 0.3)
+    with saved_figure(path, (8.5, 6.6)) as figure:
+        axes = figure.subplots(3, 4, sharex=True, sharey=True)
+        for i, k in enumerate((2, 5, 10)):
+            for j, m in enumerate((100, 300, 1000, 10_000)):
+                level = np.zeros((4, 4))
+                for row in rows:
+                    if (row["k"], row["m"], row["q"]) != (k, m, 0.1):
+                        continue
+                    names = ("recovered", "held_out_common", "held_out_fair", "pairs_fair")
+                    good = [row[name] >= 0.95 * row["runs"] for name in names]
+                    at = separations.index(row["c"]), sizes.index(int(row["n"]))
+                    level[at] = max(g * (r + 1) for r, g in enumerate(good))
+                ax = axes[i, j]
+                ax.pcolormesh(level, cmap=ListedColormap(colours), vmin=-0.5, vmax=4.5,
+                              edgecolors="#777777", linewidth=0.5)  # fmt: skip
+                ax.set_xticks(np.arange(4) + 0.5, [f"{n:,}" for n in sizes])
+                ax.set_yticks(np.arange(4) + 0.5, [f"{c:g}" for c in separations])
+                ax.set_title(f"k = {k}, m = {m:,}", fontsize="medium")
+        figure.supxlabel("n, columns")
+        figure.supylabel("c, the share of columns in which the closest templates differ")
+        squares = [Patch(facecolor=colour, edgecolor="#777777") for colour in colours]
+        figure.legend(squares, kinds, loc="outside upper center", ncols=5, frameon=False)
+
+
 def pair(k: int, n: int, d: int, seed: int):
     if k == 2:
         return paper_pair(n, d / n)
@@ -317,12 +353,15 @@ def main() -> None:
     parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)}; default: all")
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs")
     parser.add_argument("--seed", type=int, default=10_000)
+    parser.add_argument("--plot", type=Path, help="draw the grid into this file (.png, .svg)")
     args = parser.parse_args()
     warnings.simplefilter("ignore", BitmixWarning)
     for name in args.sections or SECTIONS:
         start = time.perf_counter()
         SECTIONS[name](args.seed, 10 if args.quick else 1)
         print(f"{name}: {time.perf_counter() - start:.0f} s\n", flush=True)
+    if args.plot is not None:
+        draw(args.plot)
 
 
 if __name__ == "__main__":
