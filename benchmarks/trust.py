@@ -2,8 +2,8 @@
 
 Sections: pairs (hard fits, all pairs), attack (templates to sort by from an adversary), outside (21
 scenarios outside the model), grid (where a certificate is issued), least (the least separation),
-bits (certified bits of real tables), simulate (the planner by simulation). With --quick, each is a
-tenth as long. Grid points are appended to a CSV file and not computed again.
+bits (certified bits of real tables), simulate (the planner by simulation), million (rows). With
+--quick, each is a tenth as long. Grid points are appended to a CSV file and not computed again.
 """
 
 import argparse
@@ -19,11 +19,13 @@ import numpy as np
 from hostile import ATTACKS, METHODS, OUTSIDE, SCENARIOS, attack, hard_fit, scenario
 from scipy.optimize import linear_sum_assignment
 
-from bitmix import BitMatrix, TemplateMixture, TwoRoundEM, certify_fit
+from benchmarks.data import real_tables
+from bitmix import BitMatrix, TemplateMixture, TwoRoundEM, certify_fit, theory
 from bitmix.certify import bounds, heldout, verdict
 from bitmix.certify.evidence import gather, matched_disagreements
 from bitmix.datasets import make_templates, paper_pair, sample_mixture
 from bitmix.errors import BitmixWarning
+from bitmix.estimators.simulate import simulate
 from bitmix.kernels import backend
 from bitmix.metrics import templates_recovered
 from bitmix.support.randomness import stream
@@ -216,6 +218,42 @@ def show_grid() -> None:
     print(f"  certificates of wrong templates: {sum(row['wrong'] for row in rows):.0f}")
 
 
+def draw(path: Path) -> None:
+    """Where templates are recovered, and where that can be certified, at q = .1."""
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
+
+    from bitmix.plots import saved_figure
+
+    with GRID.open() as file:
+        rows = [{f: float(row[f]) for f in FIELDS} for row in csv.DictReader(file)]
+    kinds = ("nothing", "recovered", "held out, common noise", "held out, fair coins", "all pairs")
+    colours = ("#ffffff", "#d9d9d9", "#9ecae1", "#3182bd", "#08306b")
+    sizes, separations = (50, 200, 1000, 2000), (0.02, 0.05, 0.1, 0.3)
+    with saved_figure(path, (8.5, 6.6)) as figure:
+        axes = figure.subplots(3, 4, sharex=True, sharey=True)
+        for i, k in enumerate((2, 5, 10)):
+            for j, m in enumerate((100, 300, 1000, 10_000)):
+                level = np.zeros((4, 4))
+                for row in rows:
+                    if (row["k"], row["m"], row["q"]) != (k, m, 0.1):
+                        continue
+                    names = ("recovered", "held_out_common", "held_out_fair", "pairs_fair")
+                    good = [row[name] >= 0.95 * row["runs"] for name in names]
+                    at = separations.index(row["c"]), sizes.index(int(row["n"]))
+                    level[at] = max(g * (r + 1) for r, g in enumerate(good))
+                ax = axes[i, j]
+                ax.pcolormesh(level, cmap=ListedColormap(colours), vmin=-0.5, vmax=4.5,
+                              edgecolors="#777777", linewidth=0.5)  # fmt: skip
+                ax.set_xticks(np.arange(4) + 0.5, [f"{n:,}" for n in sizes])
+                ax.set_yticks(np.arange(4) + 0.5, [f"{c:g}" for c in separations])
+                ax.set_title(f"k = {k}, m = {m:,}", fontsize="medium")
+        figure.supxlabel("n, columns")
+        figure.supylabel("c, the share of columns in which the closest templates differ")
+        squares = [Patch(facecolor=colour, edgecolor="#777777") for colour in colours]
+        figure.legend(squares, kinds, loc="outside upper center", ncols=5, frameon=False)
+
+
 def pair(k: int, n: int, d: int, seed: int):
     if k == 2:
         return paper_pair(n, d / n)
@@ -247,7 +285,67 @@ def least(seed: int, shrink: int) -> None:
               flush=True)  # fmt: skip
 
 
-SECTIONS = {"pairs": pairs, "attack": run_attack, "outside": outside, "grid": grid, "least": least}
+def bits(seed: int, shrink: int) -> None:
+    draws = 300 // shrink
+    print(f"certified bits, half of the rows held out; {draws} resamplings of the table, α = .05")
+    for each in real_tables():
+        name, table, k, m = each.name, each.X, each.k, len(each.X)
+        order = np.random.default_rng(seed).permutation(m)
+        model = TemplateMixture(k, noise_model="cell", random_state=0).fit(table[order[: m // 2]])
+        shares = [
+            model.certified_bits(table[order[m // 2 :]], share=share).certified
+            for share in (0.5, 0.7)
+        ]
+        labels = model.predict(table)  # the table is the population
+        truth = np.array([table[labels == i].mean(axis=0) if (labels == i).any() else
+                          np.full(table.shape[1], np.nan) for i in range(k)])  # fmt: skip
+        wrong = {0.05: 0, 0.5: 0}
+        for number in range(draws):
+            drawn = np.random.default_rng([seed, number]).integers(m, size=m // 2)
+            for alpha in wrong:
+                found = model.certified_bits(table[drawn], alpha=alpha)
+                right = np.where(found.bits == 1, truth, 1 - truth) > 0.5
+                wrong[alpha] += bool((found.mask & ~right).any())
+        print(f"  {name:<14}{m:>6} × {table.shape[1]:<6} k {k:<3} certified {shares[0]:.3f}, "
+              f"beyond 70 % {shares[1]:.3f}; any wrong: {wrong[0.05]} of {draws}, "
+              f"at α = .5: {wrong[0.5]}", flush=True)  # fmt: skip
+    wrong = {0.05: 0, 0.5: 0}
+    for each in range(draws):  # coins near ½ are the hardest
+        rng = np.random.default_rng([seed, each, 1])
+        rates = np.where(rng.random(200) < 0.5, 0.48, 0.52)
+        model = TemplateMixture(1, noise_model="cell", random_state=0)
+        model.fit((rng.random((50, 200)) < rates).astype(np.uint8))
+        test = (rng.random((400, 200)) < rates).astype(np.uint8)
+        for alpha in wrong:
+            found = model.certified_bits(test, alpha=alpha)
+            wrong[alpha] += bool((found.mask & ((rates > 0.5) != (found.bits == 1))).any())
+    print(f"  coins of .48 and .52: any wrong {wrong[0.05]} of {draws}, at α = .5: {wrong[0.5]}")
+
+
+def simulation(seed: int, shrink: int) -> None:
+    print("least n by simulation, TwoRoundEM(2), m = 300, c = 1")
+    for q in (0.1, 0.2):
+        start = time.perf_counter()
+        plan = theory.plan("n", q=q, m=300, method="simulate")
+        seconds = time.perf_counter() - start
+        start = time.perf_counter()
+        print(f"  q = {q:g}: {plan.value} in {seconds:.1f} s; "
+              f"{simulate(plan.value, 300, 2, q, plan.value, [0.5, 0.5])}")  # fmt: skip
+        print(f"  that point: {time.perf_counter() - start:.2f} s")
+
+
+def million(seed: int, shrink: int) -> None:
+    m = 1_000_000 // shrink
+    truth = make_templates(5, 256, separation=0.3, random_state=seed)
+    X, _ = sample_mixture(truth, np.full(5, 0.2), 0.1, m, seed)
+    certify_fit(X[:1000], truth, method="held-out")  # compiles
+    start = time.perf_counter()
+    issued = certify_fit(X, truth, method="held-out").issued
+    print(f"{m:,} rows, 256 columns, k = 5: issued {issued}, {time.perf_counter() - start:.1f} s")
+
+
+SECTIONS = {"pairs": pairs, "attack": run_attack, "outside": outside, "grid": grid, "least": least,
+            "bits": bits, "simulate": simulation, "million": million}  # fmt: skip
 
 
 def main() -> None:
@@ -255,12 +353,15 @@ def main() -> None:
     parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)}; default: all")
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs")
     parser.add_argument("--seed", type=int, default=10_000)
+    parser.add_argument("--plot", type=Path, help="draw the grid into this file (.png, .svg)")
     args = parser.parse_args()
     warnings.simplefilter("ignore", BitmixWarning)
     for name in args.sections or SECTIONS:
         start = time.perf_counter()
         SECTIONS[name](args.seed, 10 if args.quick else 1)
         print(f"{name}: {time.perf_counter() - start:.0f} s\n", flush=True)
+    if args.plot is not None:
+        draw(args.plot)
 
 
 if __name__ == "__main__":

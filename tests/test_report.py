@@ -453,6 +453,7 @@ def test_certificates_in_plain_words(tmp_path):
     text = write(tmp_path, model, hidden, certificate=model.certify(hidden))
     assert "A certificate was issued, but" in text or "Not certified" in text
     assert "Certified: the probability" not in text
+    text = write(tmp_path, MODELS["shared"](few), few)
     assert "does not mean that the templates are wrong" in text
     given = write(tmp_path, model, X, certificate=model.certify(X, alpha=0.01))
     assert "at level 0.01" in given

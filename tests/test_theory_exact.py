@@ -471,11 +471,11 @@ def test_columns_that_would_open_the_gap():
 
 def test_votes_that_are_lost():
     sizes, votes = np.array([5.0, 8.0]), np.array([4.0, 7.0])
-    assert bounds.outvoted(sizes, 20, 0.1) == close(
-        20 * (at_least(5, 0.1, 2.5) + at_least(8, 0.1, 4))
+    wrong = bounds.wrong_vote(sizes, votes, 0.1)
+    assert wrong.tolist() == [close(at_least(5, 0.1, 4)), close(at_least(8, 0.1, 7))]
+    assert (
+        bounds.wrong_vote(5, 4, 0.7) == bounds.wrong_vote(5, 4, 0.5) == close(at_least(5, 0.5, 4))
     )
-    assert bounds.outvoted(sizes, 20, 0.7) == bounds.outvoted(sizes, 20, 0.5)
-    assert bounds.overturned(sizes, votes, 20) == close(40 * at_least(5, 0.5, 4))
     for mean in (0.1, 3.0):
         least = bounds.poisson_quantile(mean, 1e-4)
         assert stats.poisson.sf(least, mean) <= 1e-4 < stats.poisson.sf(least - 1, mean)
@@ -499,9 +499,10 @@ def test_a_verdict_is_its_three_thirds():
     assert verdict.p_hi == bounds.upper_limit(900, 5000, 0.02)
     assert verdict.q_hi == tails.noise_of_pair(verdict.p_hi)
     assert verdict.gap_needed == bounds.least_gap(100, 200, verdict.p_hi, 0.02)
-    lost = bounds.outvoted(np.array([60.0, 40.0]), 200, verdict.q_hi)
-    turned = bounds.overturned(np.array([60.0, 40.0]), np.array([55.0, 37.0]), 200)
-    assert verdict.outvoted == max(lost, turned)
+    sizes, votes = np.array([60.0, 40.0]), np.array([55.0, 37.0])
+    assert verdict.outvoted == 400 * bounds.wrong_vote(sizes, votes, 0.5).max()
+    common = judge(GOOD, 0.06, "common")
+    assert common.outvoted == 400 * bounds.wrong_vote(sizes, votes, verdict.q_hi).max()
     assert verdict.duplicates_allowed == 0
     assert verdict.holds(GOOD) == (True, True, True, True)
     exactly = replace(verdict, gap_needed=120, outvoted=verdict.alpha / 3)

@@ -128,7 +128,8 @@ def table_hash(rows: Rows) -> str:
     It tells whether a table is the one of the fit; a part of that table has another number.
     """
     m, n = rows.shape
-    words: Words = rows.subset(np.unique(np.linspace(0, m - 1, MAX_HASHED_ROWS).astype(int))).words
+    spaced = np.linspace(0, m - 1, min(m, MAX_HASHED_ROWS)).astype(np.int64)
+    words: Words = rows.subset(spaced).words
     factors = np.random.default_rng(n).integers(1 << 63, size=words.shape[1], dtype=np.uint64)
     with np.errstate(over="ignore"):
         keys = ((words ^ (words >> np.uint64(29))) * (2 * factors + np.uint64(1))).sum(axis=1)

@@ -46,9 +46,17 @@ class Evidence:
 
 
 def gather(
-    words: Words, labels: NDArray[np.int64], T: BitMatrix, rng: np.random.Generator
+    words: Words,
+    labels: NDArray[np.int64],
+    T: BitMatrix,
+    rng: np.random.Generator,
+    *,
+    all_pairs: bool = True,
 ) -> tuple[Evidence, Ints]:
-    """What the certificate is computed from, whatever α is, and the votes for each template bit."""
+    """What the certificate is computed from, whatever α is, and the votes for each template bit.
+
+    Without `all_pairs`, rows are not compared with each other, and the gap is 0.
+    """
     m, (k, n) = len(words), T.shape
     disagreements, compared = matched_disagreements(words, n, rng)
     duplicates, expected = equal_rows(words, T)
@@ -60,7 +68,7 @@ def gather(
         n=n,
         disagreements=disagreements,
         compared=compared,
-        gap=_least_gap(words, labels, n),
+        gap=_least_gap(words, labels, n) if all_pairs else 0,
         sizes=tuple(sizes.tolist()),
         weakest_votes=tuple(agree.min(axis=1).tolist()),
         not_majority=int((2 * agree <= sizes[:, None]).sum()),

@@ -180,7 +180,7 @@ def certify_fit(
     rng = stream(seed, "certificate")
     words = rows.take(draw_without_replacement(m, MAX_ROWS, rng) if m > MAX_ROWS else np.arange(m))
     labels = backend(2e-9 * words.size * len(T)).hamming(words, T.words).argmin(axis=1)
-    evidence, agree = gather(words, labels, T, rng)
+    evidence, agree = gather(words, labels, T, rng, all_pairs=method != "held-out")
     found = model_checks(words, labels, T, rng, evidence)
     if any(check.flagged for check in found):
         votes = "fair"

@@ -1,5 +1,6 @@
 """``bitmix plan``."""
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -9,6 +10,9 @@ import typer
 
 from bitmix.cli.options import Force, Json
 from bitmix.cli.output import check_writable, print_json
+
+MAX_SIMULATED_CELLS = 2_000_000
+"""Larger points are not simulated by default: that would take long."""
 
 
 class Unknown(StrEnum):
@@ -20,6 +24,22 @@ class Unknown(StrEnum):
 class Reading(StrEnum):
     corrected = "corrected"
     printed = "printed"
+
+
+class Estimator(StrEnum):
+    two_round = "two-round"
+    template = "template"
+    classic = "classic"
+    none = "none"
+
+    def made(self) -> Any:
+        """The estimator, before its fit."""
+        from bitmix.estimators.paper import ClassicEM, TwoRoundEM
+        from bitmix.estimators.template import TemplateMixture
+
+        if self is Estimator.template:
+            return TemplateMixture(noise_model="shared")
+        return ClassicEM() if self is Estimator.classic else TwoRoundEM()
 
 
 class Pruning(StrEnum):
@@ -68,12 +88,20 @@ def plan(
     plot: Annotated[
         Path | None, typer.Option(help="Draw the region of guaranteed recovery (.png, .svg).")
     ] = None,
+    estimator: Annotated[
+        Estimator, typer.Option(help="The estimator to simulate, or none.")
+    ] = Estimator.two_round,
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="Seeds of the certificate: a number, or best. Default: the paper's."),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Compute how much data exact recovery needs.
 
-    Evaluates the theorem of the paper, the certificate, and the limit for any method.
+    Evaluates the theorem of the paper, the certificate, a simulation of the estimator itself, and
+    the limit for any method.
 
     \b
     Examples:
@@ -84,11 +112,18 @@ def plan(
         raise ValueError("--n, the number of columns, is needed unless --solve-for is n")
     check_writable(plot, force, ".png", ".svg")
     values = setting.values()
-    results = _least_values(values, solve_for)
-    solved = [result.value for result in results.values() if result.value is not None]
+    n_seeds: Any = int(seeds) if seeds is not None and seeds.isdecimal() else seeds
+    if isinstance(n_seeds, str) and n_seeds != "best":
+        raise ValueError(f"--seeds must be a number or best, got {seeds!r}")
+    results = _least_values(values, solve_for, estimator, n_seeds)
+    solved = [
+        result.value
+        for result in results.values()
+        if result.value is not None and result.method != "simulate"
+    ]
     point = {**values, str(solve_for): min(solved)} if solved else values
     if point["n"] is not None:
-        results |= _at(point)
+        results |= _at(point, estimator, n_seeds)
     if as_json:
         print_json({name: value.to_dict() for name, value in results.items()})
     else:
@@ -101,20 +136,26 @@ def plan(
             typer.echo(f"plot written to {plot}")
 
 
-def _least_values(values: dict[str, Any], unknown: Unknown | None) -> dict[str, Any]:
-    """The smallest value of the unknown by the theorem and by the certificate."""
+def _least_values(
+    values: dict[str, Any], unknown: Unknown | None, estimator: Estimator, n_seeds: Any
+) -> dict[str, Any]:
+    """The smallest value of the unknown by the theorem, the certificate and a simulation."""
     from bitmix import theory
 
     if unknown is None:
         return {}
+    options: dict[str, Any] = {"n_seeds": n_seeds, "estimator": estimator.made(), **values}
+    methods = {"theorem": "theorem", "certificate": "certificate"}
+    if estimator is not Estimator.none:
+        methods["simulation"] = "simulate"
     return {
-        f"least_{unknown}_by_{method}": theory.plan(str(unknown), method=method, **values)  # type: ignore[arg-type]
-        for method in ("theorem", "certificate")
+        f"least_{unknown}_by_{name}": theory.plan(str(unknown), method=method, **options)  # type: ignore[arg-type]
+        for name, method in methods.items()
     }
 
 
-def _at(point: dict[str, Any]) -> dict[str, Any]:
-    """The theorem, the certificate and the limit at one point."""
+def _at(point: dict[str, Any], estimator: Estimator, n_seeds: Any) -> dict[str, Any]:
+    """The theorem, the certificate, a simulation and the limit at one point."""
     from bitmix import theory
     from bitmix.theory.checks import weights_with_least
 
@@ -124,12 +165,21 @@ def _at(point: dict[str, Any]) -> dict[str, Any]:
         "distances": point["c"] * point["n"],
         "weights": weights_with_least(point["w_min"], point["k"]),
     }
-    certificate = {"delta": point["delta"], "pruning": point["pruning"]}
-    return {
+    certificate = {"delta": point["delta"], "pruning": point["pruning"], "n_seeds": n_seeds}
+    results = {
         "guarantee": theory.guarantee(**sizes, **theorem),
         "certificate": theory.certificate(**sizes, **mixture, **certificate),
         "limit": theory.limit(**sizes, **mixture),
     }
+    if estimator is not Estimator.none and point["n"] * point["m"] <= MAX_SIMULATED_CELLS:
+        from bitmix.estimators.simulate import simulate
+
+        d = math.floor(round(point["c"] * point["n"], 6))
+        results["simulation"] = simulate(
+            **sizes, distance=d, weights=mixture["weights"], delta=point["delta"],
+            estimator=estimator.made(),
+        )  # fmt: skip
+    return results
 
 
 def _show(results: dict[str, Any]) -> None:

@@ -228,6 +228,8 @@ def select_components(
                 selection = replace(selection, models=tuple(models))
         if n_blrt:
             selection = _tested(selection, rows, n_blrt, seed)
+    for model in selection.models:
+        model.k_chosen_ = len(selection.models) > 1
     if selection.at_end and criterion != "stability":
         warnings.warn(
             f"{selection.n_components} is the largest number that was tried: more templates may be "
@@ -282,8 +284,6 @@ def _enumerated(
     else:
         best = min(candidates.values(), key=lambda candidate: getattr(candidate, criterion))
     models = tuple(fits[k] for k in candidates)
-    for model in models:
-        model.k_chosen_ = len(models) > 1
     return Selection(best.n_components, criterion, tuple(candidates.values()), models)
 
 

@@ -59,7 +59,7 @@ class Certificate:
             f"Exact recovery {verdict}: failure ≤ {self.failure_probability:.4g} "
             f"(δ = {self.delta:g}) "
             f"at n = {self.n:,}, m = {self.m:,}, k = {self.k}, q = {self.q:g}, "
-            f"{self.n_seeds} seeds, pruning {self.pruning}"
+            f"for TwoRoundEM(n_seeds={self.n_seeds}), pruning {self.pruning}"
         ]
         lines += [f"    {value:10.3g}  {name}" for name, value in self.failure_terms.items()]
         lines += [f"    note: {note}" for note in self.notes]
@@ -135,6 +135,13 @@ def _at(point: Point, delta: float, pruning: str) -> Certificate:
         choices, key=lambda choice: math.fsum(choice[0].values()), default=nothing
     )
     notes = []
+    most = max(point.k, -(-point.m // 4) - 1)
+    default = min(math.ceil(seeds_needed(1 / point.k, delta)), most)
+    if default != point.l:
+        notes.append(
+            f"TwoRoundEM({point.k}) by itself would use {default} seeds, about which this says "
+            f"nothing: pass on n_seeds={point.l}"
+        )
     if point.n > events.LONGEST_EXACT_LAW:
         notes.append(f"n > {events.LONGEST_EXACT_LAW:,}: round 1 by Chernoff's bound")
     if not constants:
@@ -158,9 +165,9 @@ def _choices(point: Point, delta: float, pruning: str) -> Iterator[_Choice]:
     selection = cache(partial(_wrong_selection, point, pruning))
     implied = pruning == "hamming" and point.k == 2  # E4 implies a right selection
     for U0, noise, lam, wrong_mass, r, t in _constants(point, delta):
-        s = _up(2 * r / point.W * Dmax)
+        s = _up(r / point.W * Dmax)
         decided = math.log(2 * point.m * (point.k - 1)) / lam
-        stray = stray_rows(t, _up(max(decided, s) + s if implied else decided + s))
+        stray = stray_rows(t, _up(max(decided, 2 * s) + s if implied else decided + s))
         mixed = 0.0 if implied else selection(t, s)
         if not math.isfinite(stray + mixed):
             continue

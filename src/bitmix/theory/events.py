@@ -2,7 +2,7 @@
 
 The proofs are in the documentation, under "Certificates and their proofs". As there, W = m/4l is
 the mass a seed needs to survive step 5, r bounds the total mass that round 1 gives to seeds of
-wrong clusters, t ≤ ⌊W - r⌋ is how many rows a survivor averages at least, s = 2(r/W)·Dmax is how
+wrong clusters, t ≤ ⌊W - r⌋ is how many rows a survivor averages at least, s = (r/W)·Dmax is how
 far wrong mass can move a distance, and λ0 = ln a0 is the least log-odds of a bit.
 """
 

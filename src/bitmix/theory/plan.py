@@ -1,8 +1,9 @@
 """How many rows or columns, how much separation: the least for which a guarantee holds."""
 
+import importlib
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ from bitmix.theory.certificate import certificate
 from bitmix.theory.guarantee import THEOREM_1, Guarantee, Reading, guarantee
 
 Unknown = Literal["m", "n", "c"]
-Method = Literal["theorem", "certificate"]
+Method = Literal["theorem", "certificate", "simulate"]
 _LARGEST = 10**9
 _CAPS = {"m": ("4",), "n": ("2",), "c": ()}
 """Conditions that bound the unknown from above: condition 4 holds up to some m, 2 up to some n."""
@@ -29,6 +30,8 @@ class Plan:
     """The least m, n or c; None where there is none."""
     note: str
     """How the value was computed, and what else limits it."""
+    n_seeds: int | None = None
+    """l at this value, which the certificate speaks of: pass it on to `TwoRoundEM`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -36,7 +39,8 @@ class Plan:
 
     def __str__(self) -> str:
         value = "none" if self.value is None else f"{self.value:,.6g}"
-        return f"least {self.solve_for} by the {self.method}: {value} ({self.note})"
+        by = "by simulation" if self.method == "simulate" else f"by the {self.method}"
+        return f"least {self.solve_for} {by}: {value} ({self.note})"
 
 
 def plan(
@@ -53,8 +57,11 @@ def plan(
     method: Method = "certificate",
     reading: Reading = "corrected",
     pruning: Literal["l1", "hamming"] = "l1",
+    n_seeds: int | Literal["best"] | None = None,
+    estimator: Any = None,
+    templates: Any = None,
 ) -> Plan:
-    """The least m, n or c for which Theorem 1 or the certificate holds, the others given.
+    """The least m, n or c for which Theorem 1, the certificate or a simulation holds.
 
     The theorem's conditions hold from some value on (m and n also up to one: condition 2 caps n at
     e^(m/16), condition 4 caps m), so its answer is exact: it holds there and not one below. The
@@ -69,8 +76,16 @@ def plan(
         The unknown.
     k, q, n, m, c, w_min, delta, epsilon, reading
         As in `guarantee`.
-    method : {"certificate", "theorem"}
-        What has to hold.
+    method : {"certificate", "theorem", "simulate"}
+        What has to hold. "simulate" fits the estimator itself to fresh data at each point and takes
+        an exact binomial limit of its failures, see `bitmix.estimators.simulate.simulate`.
+    n_seeds : int or "best", optional
+        As in `certificate`; the `n_seeds` of the plan is the number to pass on to `TwoRoundEM`.
+    estimator : estimator, optional
+        What is simulated; by default ``TwoRoundEM(k)``.
+    templates : array of 0 and 1, shape (k, n), optional
+        The templates of a simulation, to solve for m. By default, two or three templates are
+        equally far apart; more are drawn anew for each data set.
     pruning : {"l1", "hamming"}
         As in `certificate`.
 
@@ -82,8 +97,8 @@ def plan(
     """
     if solve_for not in ("m", "n", "c"):
         raise InputError(f"solve_for must be 'm', 'n' or 'c', got {solve_for!r}")
-    if method not in ("theorem", "certificate"):
-        raise InputError(f"method must be 'theorem' or 'certificate', got {method!r}")
+    if method not in ("theorem", "certificate", "simulate"):
+        raise InputError(f"method must be 'theorem', 'certificate' or 'simulate', got {method!r}")
     if method == "certificate" and checks.count(k, "k") < 2:
         raise InputError(f"k must be at least 2: one template needs no certificate, got {k}")
     c = checks.largest_separation(checks.count(k, "k")) if c is None else c
@@ -96,13 +111,19 @@ def plan(
         at: dict[str, Any] = {**given, solve_for: x}
         return guarantee(at["n"], at["m"], k, q, at["c"], w_min, delta, epsilon, reading=reading)
 
+    seeds: dict[float, int] = {}
+
     def certified(x: float) -> bool:
         at: dict[str, Any] = {**given, solve_for: x}
         d = math.floor(round(at["c"] * at["n"], 6))
         if d < 1 or d > at["n"] * checks.largest_separation(k):
             return False  # no such templates
         weights = checks.weights_with_least(w_min, k)
-        return certificate(at["n"], at["m"], k, q, d, weights, delta=delta, pruning=pruning).holds
+        found = certificate(
+            at["n"], at["m"], k, q, d, weights, delta=delta, pruning=pruning, n_seeds=n_seeds
+        )
+        seeds[x] = found.n_seeds
+        return found.holds
 
     theorem(1)  # checks the parameters
     most = checks.largest_separation(k)
@@ -110,10 +131,18 @@ def plan(
         raise InputError(f"c must be at most {most:.4g} for k = {k}, got {c!r}")
     if method == "theorem":
         return _by_theorem(theorem, solve_for)
+    if method == "simulate":
+        # by name, as estimators are above this room: they need its number of seeds
+        module = importlib.import_module("bitmix.estimators.simulate")
+        weights = checks.weights_with_least(w_min, k)
+        found = module.least(solve_for, given, k, q, weights, delta, estimator, templates)
+        return Plan(solve_for, method, *found)
     if solve_for == "c":
         assert n is not None
-        return _on_a_grid(certified, solve_for, n, 1 / n)  # whole distances d, c = d/n
-    return _on_a_grid(certified, solve_for, _LARGEST, 1)
+        found = _on_a_grid(certified, solve_for, n, 1 / n)  # whole distances d, c = d/n
+    else:
+        found = _on_a_grid(certified, solve_for, _LARGEST, 1)
+    return found if found.value is None else replace(found, n_seeds=seeds[found.value])
 
 
 def _by_theorem(at: Callable[[float], Guarantee], unknown: Unknown) -> Plan:
