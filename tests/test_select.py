@@ -361,3 +361,34 @@ def test_bad_input_is_named(given, says):
 def test_other_estimators_are_refused(estimator):
     with pytest.raises(InputError, match="estimator must be a TemplateMixture"):
         select_components(np.eye(4), [1, 2], estimator)
+
+
+def test_numbers_grow_faster_from_20_on():
+    from itertools import islice
+
+    from bitmix.estimators.select import _growing
+
+    tried = list(islice(_growing(), 40))
+    assert tried[:20] == list(range(1, 21))
+    assert all(1 < b / a <= 1.125 for a, b in itertools.pairwise(tried[19:]))
+
+
+def test_the_number_is_not_limited_to_20():
+    truth = make_templates(32, 256, separation=0.4, random_state=0)
+    X, _ = sample_mixture(truth, np.full(32, 1 / 32), 0.02, 1000, random_state=0)
+    selection = select_components(
+        X, estimator=TemplateMixture(noise_model="shared"), random_state=0
+    )
+    assert 30 <= selection.n_components <= 34
+    assert not selection.stopped_by_time
+
+
+def test_a_time_limit_ends_the_search_and_says_so():
+    truth = make_templates(6, 100, separation=0.4, random_state=0)
+    X, _ = sample_mixture(truth, np.full(6, 1 / 6), 0.02, 200, random_state=0)
+    with pytest.warns(RangeWarning, match=r"time limit of 0 s ended the search at 1 templates"):
+        selection = select_components(X, time_limit=0, random_state=0)
+    assert selection.stopped_by_time
+    assert selection.n_components == 1
+    with pytest.raises(InputError, match="time_limit"):
+        select_components(X, time_limit=-1)

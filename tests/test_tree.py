@@ -60,7 +60,8 @@ def test_cuts_are_nested_and_ordered(k):
     for n_groups in range(1, k + 1):
         groups = tree.cut(n_groups)
         sizes = np.bincount(groups, tree.weights)
-        assert len(sizes) == n_groups and np.all(np.diff(sizes) <= 1e-12)
+        assert len(sizes) == n_groups
+        assert np.all(np.diff(sizes) <= 1e-12)
         for group in range(n_groups):  # a group is part of one group of the cut before
             assert len(set(before[groups == group])) == 1
         before = groups
@@ -150,7 +151,7 @@ def test_families_are_the_groups_of_a_cut(family_fit):
 def test_a_cut_is_a_fitted_model(family_fit, tmp_path):
     _, X, labels, model = family_fit
     cut = model.cut(8)
-    assert isinstance(cut, TemplateMixture) and not isinstance(cut, TemplateTree)
+    assert type(cut) is TemplateMixture
     assert cut.n_components == len(cut.weights_) == 8
     assert len(set(zip(cut.predict(X), labels // 8, strict=True))) == 8
     cut.save(tmp_path / "cut.model")
@@ -204,8 +205,10 @@ def test_all_groups_as_candidates_equal_a_pass_over_all(model, kind, monkeypatch
     monkeypatch.setattr(among, "GROUP_SIZE", 4)
     near = among.Candidates.of(mixture, full.means(mixture.means), dendrogram.tree_of(full))
     some = among.expect_among(X, mixture, near)
-    assert some.n_rows == full.n_rows and some.likelihood_units == full.likelihood_units
-    assert np.array_equal(some.mass, full.mass) and np.array_equal(some.sums, full.sums)
+    assert some.n_rows == full.n_rows
+    assert some.likelihood_units == full.likelihood_units
+    assert np.array_equal(some.mass, full.mass)
+    assert np.array_equal(some.sums, full.sums)
     assert np.array_equal(some.counts, full.counts)
     assert noise.objective(some, mixture) == noise.objective(full, mixture)
     assert np.array_equal(among.labels_among(X, mixture, near), predict.labels(X, mixture))
@@ -239,7 +242,8 @@ def test_the_number_of_components_is_reached(k):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = TemplateTree(k, noise_model="cell", random_state=0).fit(np.repeat(X, 3, axis=0))
-    assert len(model.weights_) == k and np.all(model.weights_ > 0)
+    assert len(model.weights_) == k
+    assert np.all(model.weights_ > 0)
     assert model.tree_.n_components == k
 
 

@@ -1,7 +1,7 @@
 """How many templates: fits for several k, compared by a criterion."""
 
-import itertools
 import math
+import time
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 CRITERIA = ("mdl", "icl", "bic", "aic", "stability")
 PATIENCE = 3  # without a range: values of k that may pass without improvement
+EVERY_K, GROWTH = 20, 8  # without a range: every k up to 20, then each an eighth larger
 ROWS_PER_COMPONENT = 10  # without a range: k goes no further than this allows
 _SPLITS = 5
 _CHANCE = 0.1  # groups that are less stable than this are not real
@@ -79,6 +80,8 @@ class Selection:
     candidates: tuple[Candidate, ...]
     models: tuple[TemplateMixture, ...]
     """The fitted model of each candidate."""
+    stopped_by_time: bool = False
+    """Whether larger numbers were left out because of the time limit."""
 
     @property
     def model(self) -> TemplateMixture:
@@ -150,6 +153,7 @@ def select_components(
     sample_weight: Any = None,
     items: Any = None,
     blrt: int = 0,
+    time_limit: float | None = None,
     random_state: Any = None,
 ) -> Selection:
     """Choose how many templates the rows of X have.
@@ -164,8 +168,8 @@ def select_components(
     ----------
     X : as in `TemplateMixture.fit`
     k_range : iterable of int, optional
-        The numbers to try. By default 1, 2, 3, … until the criterion has not improved for three
-        values, and no more than one per ten rows.
+        The numbers to try. By default 1, 2, … 20, then each an eighth larger, until the criterion
+        has not improved for three values, and no more than one per ten rows.
     estimator : TemplateMixture, optional
         Its parameters are used for every fit. If its noise model is ``"auto"``, it is chosen for
         the number in the middle of the range (for 3 without one), and again for the number that is
@@ -178,6 +182,9 @@ def select_components(
     blrt : int, default=0
         The number of replicates of the bootstrap test of each number of components against one
         less; 99 are usual, and with 0 there is no test. See `bitmix.blrt`.
+    time_limit : float, optional
+        Seconds after which no other number is tried: results then depend on the machine. The best
+        so far is chosen, and `Selection.stopped_by_time` tells.
     random_state : int, RandomState, Generator or None
         As in `TemplateMixture`; if it is None, that of `estimator`.
 
@@ -211,7 +218,9 @@ def select_components(
         wanted = sorted({check_components(k, n_rows, rows.shape[1]) for k in k_range})
         if not wanted:
             raise InputError("k_range must hold at least one number of templates, got none")
-    question = Question(rows, items, wanted, criterion)
+    limit = checks.optional(checks.not_negative, time_limit, "time_limit")
+    deadline = math.inf if limit is None else time.monotonic() + limit
+    question = Question(rows, items, wanted, criterion, deadline)
     n_blrt = checks.whole(blrt, "blrt", least=0)
     with shown(estimator.verbose):
         if estimator.noise_model != "auto" or estimator.noise is not None:
@@ -220,8 +229,12 @@ def select_components(
             middle = min(3, n_rows) if wanted is None else wanted[len(wanted) // 2]
             chosen = _fitted(estimator, middle, rows, items)
             selection = _of_noise_model(chosen, question)
-            again = _fitted(estimator, selection.n_components, rows, items)
-            if again.noise_model_ != chosen.noise_model_:
+            again = chosen
+            if not question.is_late:
+                again = _fitted(estimator, selection.n_components, rows, items)
+            if again is chosen:
+                pass
+            elif again.noise_model_ != chosen.noise_model_:
                 selection = _of_noise_model(again, question)
             else:  # the same fit, with the scores of the noise models
                 models = [again if m is selection.model else m for m in selection.models]
@@ -230,7 +243,15 @@ def select_components(
             selection = _tested(selection, rows, n_blrt, seed)
     for model in selection.models:
         model.k_chosen_ = len(selection.models) > 1
-    if selection.at_end and criterion != "stability":
+    if selection.stopped_by_time:
+        last = selection.candidates[-1].n_components
+        warnings.warn(
+            f"the time limit of {limit:g} s ended the search at {last} templates"
+            + (": more may be better" if selection.at_end else ""),
+            RangeWarning,
+            stacklevel=2,
+        )
+    elif selection.at_end and criterion != "stability":
         warnings.warn(
             f"{selection.n_components} is the largest number that was tried: more templates may be "
             "better, so try a longer range",
@@ -248,6 +269,13 @@ class Question:
     items: Any
     wanted: list[int] | None
     criterion: str
+    deadline: float = math.inf
+    """By the monotonic clock."""
+
+    @property
+    def is_late(self) -> bool:
+        """Whether there is no time left to fit another number."""
+        return time.monotonic() > self.deadline
 
     @cached_property
     def patterns(self) -> BitMatrix | None:
@@ -270,7 +298,10 @@ def _enumerated(
     """Fits for every number of templates, but for those that are there, and the best of them."""
     rows, items, criterion = question.rows, question.items, question.criterion
     candidates: dict[int, Candidate] = {}
+    late = False
     for k in _tried(question.wanted, count_rows(rows), candidates, criterion):
+        if candidates and (late := question.is_late):
+            break
         if k not in fits:
             fits[k] = _fitted(estimator, k, rows, items)
         candidates[k] = _candidate(rows, fits[k], question)
@@ -284,7 +315,7 @@ def _enumerated(
     else:
         best = min(candidates.values(), key=lambda candidate: getattr(candidate, criterion))
     models = tuple(fits[k] for k in candidates)
-    return Selection(best.n_components, criterion, tuple(candidates.values()), models)
+    return Selection(best.n_components, criterion, tuple(candidates.values()), models, late)
 
 
 def _tested(selection: Selection, rows: Rows, n: int, seed: int) -> Selection:
@@ -307,11 +338,19 @@ def _tried(
         yield from progress(wanted, "templates", total=len(wanted))
         return
     measure = "mdl" if criterion == "stability" else criterion
-    for k in itertools.count(1):
+    for k in _growing():
         yield k
         best = min(candidates.values(), key=lambda candidate: getattr(candidate, measure))
         if k - best.n_components >= PATIENCE or k >= max(1, m // ROWS_PER_COMPONENT):
             return
+
+
+def _growing() -> Iterator[int]:
+    """1, 2, … 20, then each an eighth larger."""
+    k = 1
+    while True:
+        yield k
+        k += 1 if k < EVERY_K else k // GROWTH
 
 
 def _fitted(estimator: TemplateMixture, k: int, rows: Rows, items: Any) -> TemplateMixture:
