@@ -200,7 +200,8 @@ def held_out(rows: Rows, fitted: Mixture, settings: Settings, seed: int) -> floa
     values = np.empty(len(fold_of))
     for fold in range(FOLDS):
         inside = np.flatnonzero(fold_of == fold)
-        mixture = _refit(rows.subset(np.flatnonzero(fold_of != fold)), fitted, settings).mixture
+        train = rows.subset(np.flatnonzero(fold_of != fold))
+        mixture = converge(train, _fit_from(train, fitted, noise), settings).mixture
         values[inside] = predict.log_likelihoods(rows.subset(inside), mixture.density())
     return _mean(values, rows.weights)
 

@@ -101,11 +101,14 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         With `reject`, the label is -1 where `unlikeness` is at most this level.
         """
         rows = self.rows_like_fit(X)
-        labels = self.without_background(predict.labels(rows, self.mixture_))
+        labels = self.without_background(self._labels(rows))
         if reject is None:
             return labels
         level = checks.between(reject, "reject", 0, 1)
         return np.where(self.unlikeness(rows) <= level, -1, labels)
+
+    def _labels(self, rows: Rows) -> NDArray[np.int64]:
+        return predict.labels(rows, self.mixture_)
 
     def without_background(self, labels: Any) -> Any:
         """Labels in which the component "none of these", if there is one, is -1."""

@@ -55,7 +55,7 @@ class TemplateTree(TemplateMixture):
     """
 
     n_init, min_weight, delta, max_rows_search, init = 1, None, 0.1, None, None
-    max_iter, tol = 60, 1e-3
+    max_iter, tol, background = 60, 1e-3, False
     candidate_recall_: float
     _fitted_values: ClassVar = {**TemplateMixture._fitted_values, "candidate_recall_": 0.0}
 
@@ -91,11 +91,10 @@ class TemplateTree(TemplateMixture):
             self.candidate_recall_ = recall(rows, self.mixture_, self._candidates)
         return self
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def _labels(self, rows: Rows) -> NDArray[np.int64]:
         """The most likely component of each row, among its candidates if `candidate_recall_` is
         at least .999; the lowest index among equals.
         """
-        rows = self.rows_like_fit(X)
         if len(self.weights_) <= FEW or self.candidate_recall_ < ENOUGH or rows.remote:
             return predict.labels(rows, self.mixture_)
         return labels_among(rows, self.mixture_, self._candidates)
