@@ -3,11 +3,16 @@
 import sys
 from pathlib import Path
 
-from rattler_build import Stage0Recipe, VariantConfig
 
-rendered = Stage0Recipe.from_file(str(Path(__file__).parents[1] / "recipe" / "recipe.yaml")).render(
-    VariantConfig()
-)
-for one in rendered:
-    print(one.recipe.package.name, one.recipe.package.version)
-sys.exit(len(rendered) != 1)
+def main() -> int:
+    from rattler_build import Stage0Recipe, VariantConfig
+
+    path = Path(__file__).parents[1] / "recipe" / "recipe.yaml"
+    rendered = Stage0Recipe.from_file(str(path)).render(VariantConfig())
+    for one in rendered:
+        print(one.recipe.package.name, one.recipe.package.version)
+    return int(len(rendered) != 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
