@@ -647,7 +647,8 @@ def test_a_reader_that_stops_early_is_no_error(folder):
     arguments = ("predict", folder / "my.model", folder / "rows.csv", "-o", "-")
     with process(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as command:
         command.stdout.close()
-        assert command.stderr.read() == b""
+        said = re.sub(rb"bitmix: predict, \d+ s\n", b"", command.stderr.read())  # a slow machine
+        assert said == b""
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,10 @@ def read_table(path: Path, reading: Reading) -> Dataset:
     table = reading.open(path)
     loaded = table.load()
     classes = {f"column {name!r}": labels for name, labels in loaded.labels.items()}
-    return Dataset(loaded.rows, loaded.ids, classes, table, loaded.smiles)
+    smiles = loaded.smiles
+    if smiles is None and ".fps" in path.suffixes:
+        smiles = loaded.ids  # which may be molecules: the report finds out
+    return Dataset(loaded.rows, loaded.ids, classes, table, smiles)
 
 
 def read_for(fitted: Any, model: Path, path: Path, reading: Reading) -> Any:
