@@ -153,6 +153,19 @@ class Dataset:
     transformer: Any = None
     """The fitted `GaborSketch` that turned the images into rows."""
 
+    @property
+    def geometry(self) -> Any:
+        """Where the bits of a sketch are, if rows are sketches or the file says that they are."""
+        if self.transformer is not None:
+            return self.transformer.geometry_
+        if self.table is None or "sketch" not in self.table.about:
+            return None
+        from bitmix.features import GaborGeometry
+
+        geometry = GaborGeometry.from_dict(self.table.about["sketch"])
+        fits = geometry is not None and geometry.n_features == self.rows.shape[1]
+        return geometry if fits else None
+
 
 def is_image_folder(path: Path) -> bool:
     """Whether the path is a folder that is not a table itself, as a Zarr folder is."""
