@@ -22,7 +22,7 @@ def reset(gallery_conf: dict[str, Any], fname: str) -> None:
 
 
 _ORDER = (
-    "digits", "survey", "fingerprints", "pictures", "how_many", "paper_numbers", "certificate",
+    "digits", "fingerprints", "survey", "pictures", "how_many", "paper_numbers", "certificate",
 )  # fmt: skip
 
 

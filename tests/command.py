@@ -30,6 +30,7 @@ def bitmix(*arguments, input="", cwd=".", encoding="utf-8"):
         mock.patch.multiple(sys, stdin=stdin, stdout=stdout, stderr=stderr),
         mock.patch.dict(os.environ, COLUMNS="80"),
         mock.patch("signal.signal"),  # pytest keeps its own handlers
+        mock.patch("bitmix.support.progress.LOG_SECONDS", 1e6),  # however slow the machine is
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("default")

@@ -168,3 +168,19 @@ def test_every_public_name_is_in_the_reference():
         assert set(module.__all__) <= listed, module.__name__
     own = {name for name in bitmix.__all__ if isinstance(getattr(bitmix, name), type)}
     assert own <= listed
+
+
+def test_false_alarms_are_those_of_the_benchmark():
+    """Weighted by rows; areas are means over classes and seeds."""
+    page = re.sub(r"\s+", " ", (ROOT / "docs" / "groups.rst").read_text(encoding="utf-8"))
+    rows = results("unlike")
+    for table in dict.fromkeys(row["table"] for row in rows):
+        mine = [row for row in rows if row["table"] == table]
+        n = [int(row["held_out"]) for row in mine]
+        alarms = [
+            100 * np.average([float(row[f"at_{level}"]) for row in mine], weights=n)
+            for level in ("0.01", "0.05")
+        ]
+        areas = [np.mean([float(row[name]) for row in mine]) for name in ("auc", "auc_tanimoto")]
+        cells = [f"{a:.1f} %" for a in alarms] + [f"{a:.3f}".removeprefix("0") for a in areas]
+        assert f"* - {table} - {' - '.join(cells)}" in page

@@ -840,9 +840,10 @@ def test_a_fragment_is_one_that_the_members_have(drugs):
     loaded = open_table(drugs, smiles_column="smiles").load()
     model = TemplateMixture(2, noise_model="cell", random_state=0).fit(loaded.rows)
     found = facts.gather(model, model.rows_like_fit(loaded.rows))
-    drawn = molecules.molecules_of(
-        loaded.smiles, found.labels, found.medoids.rows, found.groups, Fingerprint()
-    )
+    parts = (loaded.rows, found.labels, found.medoids.rows, found.groups)
+    drawn = molecules.molecules_of(loaded.smiles, *parts)  # the fingerprint is found
+    assert molecules.guessed(loaded.smiles, loaded.rows, found.medoids.rows) == Fingerprint()
+    assert molecules.guessed(loaded.smiles[::-1], loaded.rows, found.medoids.rows) is None
     for group, each in zip(found.groups, drawn, strict=True):
         assert each.drawing is not None
         assert each.n_counted == group.size == 24
@@ -852,13 +853,7 @@ def test_a_fragment_is_one_that_the_members_have(drugs):
             assert "<path" in fragment.drawing or "<text" in fragment.drawing
     scaffolds = {each.scaffold: (each.scaffold_share, each.n_scaffolds) for each in drawn}
     assert scaffolds == {"": (1.0, 1), "c1ccccc1": (1.0, 1)}
-    unreadable = ["no molecule"] * 48
-    assert (
-        molecules.molecules_of(
-            unreadable, found.labels, found.medoids.rows, found.groups, Fingerprint()
-        )
-        == ()
-    )
+    assert molecules.molecules_of(["no molecule"] * 48, *parts) == ()
 
 
 def test_the_command_draws_molecules_and_images(drugs, tmp_path):
@@ -866,6 +861,13 @@ def test_the_command_draws_molecules_and_images(drugs, tmp_path):
     done = bitmix("fit", drugs, "-k", "2", "--smiles-column", "smiles", "--report", page_of)
     assert done.returncode == 0, done.stderr
     assert 'class="molecule"' in page_of.read_text(encoding="utf-8")
+    rows = open_table(drugs, smiles_column="smiles").read()
+    octets = rows.to_packed("little")
+    lines = [f"{o.tobytes().hex()}\t{s}\n" for o, s in zip(octets, ACIDS + RINGS, strict=True)]
+    (tmp_path / "x.fps").write_text("#FPS1\n#num_bits=2048\n" + "".join(lines))
+    options = ("-k", "2", "--noise-model", "cell", "--report", page_of, "--force")
+    assert bitmix("fit", tmp_path / "x.fps", *options).returncode == 0
+    assert 'class="features fragments"' in page_of.read_text(encoding="utf-8")
     X, _ = mixture(n=36)
     np.save(tmp_path / "x.npy", X)
     fit = ("fit", tmp_path / "x.npy", "-k", "3", "--report", page_of, "--force")

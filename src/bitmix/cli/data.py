@@ -153,6 +153,19 @@ class Dataset:
     transformer: Any = None
     """The fitted `GaborSketch` that turned the images into rows."""
 
+    @property
+    def geometry(self) -> Any:
+        """Where the bits of a sketch are, if rows are sketches or the file says that they are."""
+        if self.transformer is not None:
+            return self.transformer.geometry_
+        if self.table is None or "sketch" not in self.table.about:
+            return None
+        from bitmix.features import GaborGeometry
+
+        geometry = GaborGeometry.from_dict(self.table.about["sketch"])
+        fits = geometry is not None and geometry.n_features == self.rows.shape[1]
+        return geometry if fits else None
+
 
 def is_image_folder(path: Path) -> bool:
     """Whether the path is a folder that is not a table itself, as a Zarr folder is."""
@@ -176,7 +189,10 @@ def read_table(path: Path, reading: Reading) -> Dataset:
     table = reading.open(path)
     loaded = table.load()
     classes = {f"column {name!r}": labels for name, labels in loaded.labels.items()}
-    return Dataset(loaded.rows, loaded.ids, classes, table, loaded.smiles)
+    smiles = loaded.smiles
+    if smiles is None and ".fps" in path.suffixes:
+        smiles = loaded.ids  # which may be molecules: the report finds out
+    return Dataset(loaded.rows, loaded.ids, classes, table, smiles)
 
 
 def read_for(fitted: Any, model: Path, path: Path, reading: Reading) -> Any:

@@ -242,7 +242,7 @@ def fit(
     with nullcontext() if cluster is None else connect(cluster):
         with doing(f"reading {data.name}"):
             dataset = _read(data, reading, sketching, outputs, on_cluster=cluster is not None)
-        geometry = outputs.geometry(dataset.rows.shape[1])
+        geometry = outputs.geometry(dataset.rows.shape[1]) or dataset.geometry
         selection = None
         if k_range is None or len(k_range) > 1:
             selection = search.select(dataset.rows, k_range, inference.blrt)
@@ -285,7 +285,7 @@ def fit(
                     model, dataset.rows, outputs.report, selection=selection,
                     labels=next(iter(dataset.classes.values()), None), ids=dataset.ids,
                     smiles=dataset.smiles,
-                    geometry=geometry or getattr(dataset.transformer, "geometry_", None),
+                    geometry=geometry,
                     certificate=issued, source=data.name, errors=errors, held_out=held_out,
                     words=inference.words,
                 )  # fmt: skip

@@ -24,7 +24,7 @@ def groups(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Write one line per group: its size, its representative, and what sets it apart.
+    """Describe each group: size, representative, what sets it apart.
 
     The representative is the row with the least mean distance from the rows of its group: by
     Tanimoto distance if at most a tenth of the cells are 1, otherwise by the number of cells that

@@ -33,7 +33,7 @@ def predict(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Write the most likely template of each row, and how well the row fits.
+    """Write the group of each row, and how well the row fits.
 
     After the label: its probability, the second most likely template, the log-likelihood of the
     row, a p-value that is small if the row is unlike all groups, and the row of the fit that

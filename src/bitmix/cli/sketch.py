@@ -69,7 +69,7 @@ def sketch(
         from bitmix.plots import save_sketches
 
         save_sketches(preview, [found[i] for i in transformer.kept_], rows, transformer.geometry_)
-    rows.save(output)
+    rows.save(output, {"sketch": vars(transformer.geometry_)})  # so that reports can draw them
     if as_json:
         print_json({
             "images": len(rows), "skipped": len(transformer.skipped_), "columns": rows.shape[1],

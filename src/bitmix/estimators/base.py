@@ -214,9 +214,10 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
     def unlikeness(self, X: Any) -> Floats:
         """A p-value of each row: small if the row is unlike all groups.
 
-        It is the share of rows of the same kind that fit their group at most as well, by their
-        likelihood and their number of ones: those of `calibrate`, or 10,000 rows drawn from the
-        model. Of new rows of the same kind, at most a share of about α has a value of at most α.
+        It is the share of rows of the same kind that are at most as likely in their group: those
+        of `calibrate`, or 10,000 rows drawn from the model. It is as small as can be if none of
+        them has so few or so many ones. Of new rows of the same kind, a share of about α has a
+        value of at most α.
         """
         rows = self.rows_like_fit(X)
         values = np.asarray(fit_of_rows(rows, self.mixture_))

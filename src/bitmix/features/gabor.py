@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -42,6 +42,20 @@ class GaborGeometry:
     """Rows and columns of the image in pixels; pixels that fill no cell are not used."""
     tolerant: bool = False
     """Whether each stroke also sets its neighbours, as `detector="contour"` does."""
+
+    @classmethod
+    def from_dict(cls, values: Any) -> "GaborGeometry | None":
+        """The geometry with these fields, as a file has them; None if they make no sense."""
+        if not isinstance(values, dict) or values.keys() != {f.name for f in fields(cls)}:
+            return None
+        shape = values["shape"]
+        sizes = [values[name] for name in ("rows", "columns", "n_orientations", "cell_size")]
+        whole = isinstance(shape, list | tuple) and len(shape) == 2
+        if not whole or not all(type(size) is int and size > 0 for size in (*sizes, *shape)):
+            return None
+        rows, columns, n_orientations, cell_size = sizes
+        tolerant = values["tolerant"] is True
+        return cls(rows, columns, n_orientations, cell_size, (shape[0], shape[1]), tolerant)
 
     @property
     def n_features(self) -> int:

@@ -20,7 +20,6 @@ from bitmix.report.facts import gather
 from bitmix.report.molecules import Molecules, molecules_of
 from bitmix.report.paper import paper_of
 from bitmix.rows import Rows, as_rows, is_dask
-from bitmix.rows.codes import Fingerprint
 from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
 from bitmix.support.atomic import atomic_write
@@ -140,10 +139,10 @@ def write(
     )
     molecules: tuple[Molecules, ...] = ()
     if smiles is not None and facts.medoids is not None:
-        codes = model.codes_
-        fingerprint = (codes.fingerprint if codes else None) or Fingerprint(bits=rows.shape[1])
-        rows_of = facts.medoids.rows
-        molecules = molecules_of(smiles, facts.labels, rows_of, facts.groups, fingerprint)
+        fingerprint = None if model.codes_ is None else model.codes_.fingerprint
+        molecules = molecules_of(
+            smiles, rows, facts.labels, facts.medoids.rows, facts.groups, fingerprint
+        )
     written = page.render(
         facts, model, paper_of(model, rows, errors), molecules=molecules,
         selection=selection, geometry=geometry, title=title, words=named,

@@ -11,14 +11,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bitmix.errors import InputError
 from bitmix.kernels.fixed import Ints
 from bitmix.report.facts import MAX_GROUPS, Feature, Group, printable
 from bitmix.report.svg import Drawing
+from bitmix.rows import Rows
 from bitmix.rows.codes import Fingerprint
+from bitmix.rows.files.molecules import Generator
 from bitmix.support.progress import progress
 
 MAX_FRAGMENTS = 3
@@ -53,10 +57,13 @@ class Molecules:
 
 
 def molecules_of(
-    smiles: Sequence[str], labels: Ints, medoids: Ints, groups: Sequence[Group],
-    fingerprint: Fingerprint,
+    smiles: Sequence[str], rows: Rows, labels: Ints, medoids: Ints, groups: Sequence[Group],
+    fingerprint: Fingerprint | None = None,
 ) -> tuple[Molecules, ...]:  # fmt: skip
-    """The molecules of the groups that have a card; none if RDKit is missing or reads nothing."""
+    """The molecules of the groups that have a card; none if RDKit is missing or reads nothing.
+
+    Without a fingerprint, it is looked for: there are no fragments unless it gives the same bits.
+    """
     try:
         chem = import_module("rdkit.Chem")
         import_module("rdkit.Chem.Draw")
@@ -65,18 +72,35 @@ def molecules_of(
     block = import_module("rdkit.rdBase").BlockLogs()
     if chem.MolFromSmiles(smiles[int(medoids.max())]) is None:
         return ()
-    shown = groups[:MAX_GROUPS]
+    shown, fingerprint = groups[:MAX_GROUPS], fingerprint or guessed(smiles, rows, medoids)
+    bits = None if fingerprint is None else _Bits(fingerprint)
     found = tuple(
         _of_group(smiles, np.flatnonzero(labels == group.index), int(medoids[group.index]), group,
-                  _Bits(fingerprint))
+                  bits)
         for group in progress(shown, "drawing molecules")
     )  # fmt: skip
     del block
     return found
 
 
+def guessed(smiles: Sequence[str], rows: Rows, medoids: Ints) -> Fingerprint | None:
+    """The Morgan fingerprint that gives the bits of the representatives, if there is one."""
+    some = medoids[medoids >= 0][:MAX_EXAMPLES]
+    for radius in (2, 3, 1) if rows.shape[1] % 8 == 0 else ():
+        fingerprint = Fingerprint(radius, rows.shape[1])
+        try:
+            words, _ = Generator(Path("ids"), fingerprint, False).words(
+                [smiles[i] for i in some], 1
+            )
+        except InputError:
+            return None
+        if np.array_equal(words, rows.take(some)):
+            return fingerprint
+    return None
+
+
 def _of_group(
-    smiles: Sequence[str], members: Ints, medoid: int, group: Group, bits: "_Bits"
+    smiles: Sequence[str], members: Ints, medoid: int, group: Group, bits: "_Bits | None"
 ) -> Molecules:
     chem = import_module("rdkit.Chem")
     murcko = import_module("rdkit.Chem.Scaffolds.MurckoScaffold")
@@ -91,7 +115,9 @@ def _of_group(
     examples = [medoid, *(row for row in some[:MAX_EXAMPLES].tolist() if row != medoid)]
     fragments: list[Fragment] = []
     for feature in group.features:
-        if feature.share > feature.other_share and len(fragments) < MAX_FRAGMENTS:
+        if bits is None or len(fragments) == MAX_FRAGMENTS:
+            break
+        if feature.share > feature.other_share:
             drawn = bits.draw((smiles[row] for row in examples), feature.column)
             if drawn is not None:
                 fragments.append(Fragment(feature, drawn))

@@ -5,7 +5,7 @@ import math
 import operator
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial, reduce
 from typing import Any, Generic, Self, TypeVar
 
@@ -245,10 +245,13 @@ class BitMatrix:
         words = file.read(0, len(file)) if in_memory else file
         return cls.trusted(words, file.n_columns, file.names, file.layout, file.codes)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the rows to one file, which appears whole or not at all."""
+    def save(self, path: str | os.PathLike[str], about: Mapping[str, Any] | None = None) -> None:
+        """Write the rows to one file, which appears whole or not at all.
+
+        `about` is kept with them: what is to be known of the rows, as JSON can write it.
+        """
         with bitfile.writing(
-            path, self._n_columns, self.feature_names, layout=self.layout, codes=self.codes
+            path, self._n_columns, self.feature_names, about, self.layout, self.codes
         ) as writer:
             for start, stop in spans(len(self), _ROWS_AT_ONCE):
                 writer.append(self._read(start, stop))

@@ -29,9 +29,9 @@ def open_smi(path: Path, request: Request) -> Table:
     fingerprint = _fingerprint(request, path)
     names = (*map(str, range(fingerprint.bits)), "id")
     roles = Roles(range(fingerprint.bits), None, fingerprint.bits, all_names=names)
+    generator = Generator(path, fingerprint, request.skip_errors)
 
     def parts() -> Parts:
-        generator = _Generator(path, fingerprint, request.skip_errors)
         line = 1
         for block, fraction in Lines(path, request.encoding).blocks():
             lines = [text.decode(errors="replace").split(None, 1) for text in split(block)]
@@ -64,9 +64,9 @@ def smiles_table(reader: Any, request: Request) -> Table:
         id_ = find(request.id_column, *where, "id_column")
     labels = tuple(choose(request.label_column, *where, "label_column"))
     read = replace(reader, roles=Roles((column,), None, id_, labels, all_names=header.names))
+    generator = Generator(path, fingerprint, request.skip_errors)
 
     def parts() -> Parts:
-        generator = _Generator(path, fingerprint, request.skip_errors)
         line = 1 if header.names is None else 2
         for part, fraction in read.parts():
             (texts,), others = part.texts(), list(part.others())
@@ -102,7 +102,7 @@ def _fingerprint(request: Request, path: Path) -> Fingerprint:
     return request.fingerprint or of_model or Fingerprint()
 
 
-class _Generator:
+class Generator:
     """Turns SMILES into packed fingerprints."""
 
     def __init__(self, path: Path, fingerprint: Fingerprint, skip_errors: bool) -> None:
@@ -155,3 +155,4 @@ class _Generator:
                 SkippedWarning,
                 stacklevel=2,
             )
+            self._skipped.clear()
