@@ -18,6 +18,7 @@ import pytest
 import scipy.sparse
 import typer
 from command import bitmix
+from hostile import scenario
 from PIL import Image
 
 from bitmix import (
@@ -693,3 +694,63 @@ def test_a_command_that_is_stopped_leaves_nothing(tmp_path, number):
     command.communicate()
     assert command.returncode == 128 + number
     assert not list(tmp_path.iterdir())
+
+
+# trust
+
+
+def test_objections_are_in_every_headline(tmp_path):
+    """A hidden template of 10 % of the rows: issued, but nothing says that templates are right."""
+    X, _, _ = scenario("hidden 6, .10", 3)
+    BitMatrix.from_dense(X).save(tmp_path / "x.bits")
+    arguments = ("fit", tmp_path / "x.bits", "-k", "2", "--noise-model", "shared")
+    done = bitmix(*arguments, "-o", tmp_path / "x.model", "--report", tmp_path / "x.html")
+    printed = " ".join(done.stdout.split())
+    assert "issued at α = 0.05, but a check of its conditions objects" in printed
+    assert "every template is exact" not in printed
+    page = (tmp_path / "x.html").read_text()
+    assert "A certificate was issued, but" in page
+    assert "exactly right, bit for bit" not in page
+    certify = ("certify", tmp_path / "x.model", tmp_path / "x.bits")
+    told = bitmix(*certify, "--check")
+    assert told.returncode == 1
+    assert told.stdout.startswith("Certificate ISSUED, BUT CHECKS OBJECT")
+    assert bitmix(*certify).returncode == 0
+    assert json.loads(bitmix(*certify, "--json").stdout)["verdict"] == "issued, but checks object"
+
+
+def test_rows_can_be_held_out(folder, tmp_path):
+    arguments = ("fit", folder / "rows.bits", "-k", "3", "--hold-out", "0.3")
+    done = bitmix(*arguments, "--report", tmp_path / "r.html")
+    assert done.returncode == 0, done.stderr
+    printed = " ".join(done.stdout.split())
+    assert "of the bits are certified by 180 held-out rows" in printed
+    assert "Two independent fits to 200 rows each give the same label" in printed
+    assert "What held-out rows say" in (tmp_path / "r.html").read_text()
+    held_out = json.loads(bitmix(*arguments, "--json").stdout)["held_out"]
+    assert np.array(held_out["bits"]["mask"]).shape == (3, 300)
+    assert held_out["agreement"]["lower"] > 0.5
+    wrong = bitmix("fit", folder / "rows.bits", "-k", "3", "--hold-out", "1.5")
+    assert wrong.returncode == 2
+    cell = bitmix("fit", folder / "rows.bits", "-k", "3", "--noise-model", "cell")
+    assert "--hold-out 0.3" in cell.stdout
+
+
+def test_certify_by_held_out_rows(folder):
+    done = bitmix(
+        "certify", folder / "my.model", folder / "rows.bits", "--method", "held-out", "--votes",
+        "common", "--json",
+    )  # fmt: skip
+    certificate = json.loads(done.stdout)
+    assert (certificate["method"], certificate["votes"]) == ("held-out", "common")
+    assert certificate["issued"]
+    assert np.array(certificate["mask"]).all()
+
+
+def test_plan_simulates_the_estimator():
+    done = bitmix("plan", "--q", "0.1", "--n", "12", "--m", "100", "--json")
+    simulation = json.loads(done.stdout)["simulation"]
+    assert simulation["estimator"] == "TwoRoundEM"
+    none = bitmix("plan", "--q", "0.1", "--n", "12", "--m", "100", "--estimator", "none", "--json")
+    assert "simulation" not in json.loads(none.stdout)
+    assert bitmix("plan", "--q", "0.1", "--n", "12", "--seeds", "many").returncode == 2

@@ -12,10 +12,13 @@ from scipy import stats
 from scipy.spatial.distance import cdist
 from simulate import events, templates_at
 
-from bitmix import BitMatrix, TwoRoundEM, theory
+from bitmix import BitMatrix, ClassicEM, TemplateMixture, TwoRoundEM, theory
+from bitmix.certify.bounds import upper_limit
 from bitmix.datasets import make_templates, sample_mixture
 from bitmix.em.seeds import closest_pair, noise_at
 from bitmix.em.step import em_step
+from bitmix.errors import InputError
+from bitmix.estimators.simulate import simulate
 from bitmix.kernels import backend
 from bitmix.kernels.bits import pack
 from bitmix.metrics import templates_recovered
@@ -630,3 +633,63 @@ def test_bad_plans_are_named():
 def test_public_names_of_the_theory():
     for name in theory.__all__:
         assert getattr(theory, name) is not None
+
+
+# --- by simulation --------------------------------------------------------------------------
+
+
+def test_a_simulation_is_a_binomial_limit():
+    found = simulate(6, 60, 2, 0.1, 6, [0.5, 0.5], delta=0.3, epsilon=0.01)
+    assert found.failure_probability == upper_limit(found.failures, found.runs, 0.01 / 4)
+    assert found.holds == (found.failure_probability <= 0.3)
+    assert "TwoRoundEM failed" in str(found)
+    assert found.to_dict()["holds"] == found.holds
+    assert simulate(6, 60, 2, 0.1, 6, [0.5, 0.5], delta=0.3, epsilon=0.01) == found
+
+
+def test_a_simulation_of_what_must_fail_ends_early():
+    """Two rows cannot show two templates of 30 columns at q = .4."""
+    found = simulate(30, 2, 2, 0.4, 30, [0.5, 0.5], estimator=ClassicEM())
+    assert not found.holds
+    assert found.failures > 0.9 * found.runs
+    assert found.runs < 101
+
+
+def test_more_templates_are_drawn_or_given():
+    easy = {"delta": 0.5, "epsilon": 0.1, "estimator": TemplateMixture(noise_model="shared")}
+    drawn = simulate(60, 120, 4, 0.02, 25, [0.25] * 4, **easy)
+    assert "drawn anew" in drawn.templates
+    assert drawn.holds
+    three = simulate(60, 120, 3, 0.02, 25, [1 / 3] * 3, **easy)
+    assert three.holds
+    given = simulate(4, 200, 2, 0.02, 2, [0.5, 0.5], templates=np.eye(2, 4), **easy)
+    assert given.templates == "templates as given"
+    with pytest.raises(InputError, match="templates must have shape"):
+        simulate(5, 20, 2, 0.1, 2, [0.5, 0.5], templates=np.eye(3))
+    with pytest.raises(InputError, match="at most 20,000,000 cells"):
+        simulate(10**6, 100, 2, 0.1, 2, [0.5, 0.5])
+
+
+def test_the_planner_by_simulation():
+    """TwoRoundEM(2), m = 300, c = 1, q = .1: `benchmarks/trust.py` prints 3."""
+    found = plan("n", q=0.1, m=300, method="simulate")
+    assert found.value <= 4
+    assert "TwoRoundEM failed" in found.note
+    assert str(found).startswith("least n by simulation: ")
+    with pytest.raises(InputError, match="method must be"):
+        plan("n", q=0.1, method="guess")
+
+
+def test_the_planner_says_how_many_seeds():
+    paper, best = (plan("n", q=0.1, n_seeds=seeds) for seeds in (None, "best"))
+    assert paper.n_seeds == 30
+    assert best.value <= paper.value
+    at_best = certificate(best.value, 300, 2, 0.1, best.value, [0.5, 0.5], n_seeds=best.n_seeds)
+    assert at_best.holds
+
+
+def test_a_certificate_names_its_seeds():
+    found = certificate(400, 12_000, 2, 0.05, 160, [0.01, 0.99])
+    assert f"TwoRoundEM(n_seeds={found.n_seeds})" in str(found)
+    assert "TwoRoundEM(2) by itself would use 30 seeds" in str(found)
+    assert "by itself" not in str(certificate(45, 300, 2, 0.1, 45, [0.5, 0.5]))

@@ -16,6 +16,7 @@ from bitmix.estimators.paper import TwoRoundEM
 from bitmix.metrics import templates_recovered
 from bitmix.models.sampling import sample_mixture
 from bitmix.support import checks
+from bitmix.support.progress import hidden, progress
 from bitmix.support.randomness import stream
 from bitmix.theory import checks as numbers
 
@@ -128,7 +129,8 @@ def simulate(
     failures = runs = 0
     limit = 1.0
     for look in range(LOOKS):
-        for number in range(runs, first << look):
+        numbered = range(runs, first << look)
+        for number in progress(numbered, "simulated fits", total=len(numbered)):
             rng = stream(random_state, "simulation", number)
             failures += not _recovers(estimator, n, m, k, q, distance, w, given, rng)
             if number % 16 == 15 and _hopeless(failures, number + 1, delta):
@@ -165,7 +167,8 @@ def _recovers(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BitmixWarning)
         try:
-            return templates_recovered(fresh.fit(X).templates_, truth)
+            with hidden():
+                return templates_recovered(fresh.fit(X).templates_, truth)
         except InputError:  # such as fewer rows than templates
             return False
 
