@@ -189,6 +189,9 @@ def test_values_gss82_and_election_as_published():
     for k, likelihood in ((2, -17344.92), (3, -16714.66)):
         fit = bitmix.fit_statistics(latent_classes(X, k, items=items), X)
         assert fit.log_likelihood == pytest.approx(likelihood, abs=0.01)
+    X, items = coded(table_of("election").iloc[:, :12])  # missing answers; by StepMix
+    fit = bitmix.fit_statistics(latent_classes(X, 3, items=items), X)
+    assert fit.log_likelihood == pytest.approx(-21311.536, abs=0.01)
 
 
 # the table of a selection
