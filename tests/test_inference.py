@@ -620,6 +620,18 @@ def test_bch_weights_undo_the_errors():
     assert means[:, 0] == pytest.approx([10, 0], abs=1e-9)
 
 
+def test_the_command_line_passes_words_to_the_report(tmp_path):
+    X, _ = survey(60, 2)
+    pd.DataFrame(X).add_prefix("q").to_csv(tmp_path / "rows.csv", index=False)
+    for more, said in (([], "classes"), (["--words", "groups"], "groups")):
+        page = tmp_path / f"{said}.html"
+        options = ["-k", "2", "--noise-model", "cell", "--report", str(page), *more]
+        done = run_bitmix("fit", str(tmp_path / "rows.csv"), *options)
+        assert done.returncode == 0, done.stderr
+        assert f"<title>2 {said} in rows.csv</title>" in page.read_text()
+        assert f", 2 {said}" in done.stdout
+
+
 # bad input
 
 
