@@ -308,6 +308,7 @@ def test_items_with_two_values_have_the_errors_of_binary_columns():
     np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore::bitmix.errors.DuplicateTemplatesWarning")
 def test_too_many_classes_have_no_information():
     X, _ = survey(60, 9, P[:1, :3], np.ones(1))
     with pytest.raises(InputError, match="not identified.*fewer classes"):
