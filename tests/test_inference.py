@@ -189,6 +189,9 @@ def test_values_gss82_and_election_as_published():
     for k, likelihood in ((2, -17344.92), (3, -16714.66)):
         fit = bitmix.fit_statistics(latent_classes(X, k, items=items), X)
         assert fit.log_likelihood == pytest.approx(likelihood, abs=0.01)
+    X, items = coded(table_of("election").iloc[:, :12])  # missing answers; by StepMix
+    fit = bitmix.fit_statistics(latent_classes(X, 3, items=items), X)
+    assert fit.log_likelihood == pytest.approx(-21311.536, abs=0.01)
 
 
 # the table of a selection
@@ -305,6 +308,7 @@ def test_items_with_two_values_have_the_errors_of_binary_columns():
     np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore::bitmix.errors.DuplicateTemplatesWarning")
 def test_too_many_classes_have_no_information():
     X, _ = survey(60, 9, P[:1, :3], np.ones(1))
     with pytest.raises(InputError, match="not identified.*fewer classes"):
@@ -615,6 +619,18 @@ def test_bch_weights_undo_the_errors():
     y = np.array([[0.5 * matrix[0, s] * 10 / seen[s]] for s in range(2)])  # means, if only 0 has 10
     means, _ = bch(People(y, seen, np.arange(2), seen, None), matrix)
     assert means[:, 0] == pytest.approx([10, 0], abs=1e-9)
+
+
+def test_the_command_line_passes_words_to_the_report(tmp_path):
+    X, _ = survey(60, 2)
+    pd.DataFrame(X).add_prefix("q").to_csv(tmp_path / "rows.csv", index=False)
+    for more, said in (([], "classes"), (["--words", "groups"], "groups")):
+        page = tmp_path / f"{said}.html"
+        options = ["-k", "2", "--noise-model", "cell", "--report", str(page), *more]
+        done = run_bitmix("fit", str(tmp_path / "rows.csv"), *options)
+        assert done.returncode == 0, done.stderr
+        assert f"<title>2 {said} in rows.csv</title>" in page.read_text()
+        assert f", 2 {said}" in done.stdout
 
 
 # bad input

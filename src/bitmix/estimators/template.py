@@ -63,7 +63,8 @@ class TemplateMixture(
     prior : float, default=0.1
         The strength of the prior, in rows; see Notes. With 0, the likelihood is maximised.
     n_init : int, default=5
-        The largest number of starts. Three finished starts that agree end the search earlier.
+        The largest number of starts. If more than half of them agree, and at least three, and no
+        finished start ended elsewhere, the search ends earlier.
     max_iter : int, default=10000
         The largest number of EM steps, of each start and of the fit to all rows.
     tol : float, default=1e-7
