@@ -14,6 +14,7 @@ from bitmix.em.noise import Noise
 from bitmix.em.step import expect
 from bitmix.errors import InputError
 from bitmix.estimators.load import load_model
+from bitmix.estimators.until import fit_until
 from bitmix.metrics import templates_recovered
 from bitmix.models.mixture import Mixture
 from bitmix.models.tree import Tree
@@ -259,3 +260,38 @@ def test_packed_and_dense_rows_give_the_same_fit():
     assert isinstance(X, BitMatrix)
     model = TemplateTree(20, random_state=0).fit(X)
     assert np.array_equal(TemplateTree(20, random_state=0).fit(X.to_dense()).means_, model.means_)
+
+
+@pytest.mark.parametrize("rule", ["tanimoto=.35", "tanimoto=0.6", "size=100", "size=30"])
+def test_groups_fulfil_the_rule(rule):
+    _, X, _ = nested(n_families=4, each=4, n=128)
+    found = fit_until(X, rule, TemplateTree(noise_model="cell", random_state=0))
+    model, dense = found.model, X.to_dense().astype(np.int64)
+    assert found.n_broken == 0
+    assert model.n_components == len(model.weights_)
+    for group in range(model.n_components):
+        rows = dense[found.labels == group]
+        if found.rule.measure == "size":
+            assert len(rows) <= found.rule.limit
+        elif len(rows) > 1:
+            both = rows @ rows.T
+            sizes = rows.sum(axis=1)
+            either = sizes[:, None] + sizes - both
+            upper = np.triu_indices(len(rows), 1)
+            assert both[upper].sum() / either[upper].sum() >= found.rule.limit
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("jaccard=.5", "tanimoto=…, size=…, got 'jaccard=.5'"),
+        ("tanimoto", "must be one of"),
+        ("tanimoto=high", "a number after ="),
+        ("tanimoto=1.5", "tanimoto"),
+        ("size=0", "size"),
+        ("size=2.5", "size"),
+    ],
+)
+def test_a_rule_that_is_none_is_refused(rule, message):
+    with pytest.raises(InputError, match=message):
+        fit_until(np.eye(4), rule)
