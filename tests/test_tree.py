@@ -1,12 +1,13 @@
 """Trees of components, and fits by levels."""
 
+import re
 import warnings
 
 import numpy as np
 import pytest
 from scipy.cluster.hierarchy import fcluster
 
-from bitmix import BitMatrix, TemplateMixture, TemplateTree
+from bitmix import BitMatrix, TemplateMixture, TemplateTree, report
 from bitmix.datasets import make_templates, sample_mixture
 from bitmix.em import candidates as among
 from bitmix.em import dendrogram, levels, predict
@@ -295,3 +296,17 @@ def test_groups_fulfil_the_rule(rule):
 def test_a_rule_that_is_none_is_refused(rule, message):
     with pytest.raises(InputError, match=message):
         fit_until(np.eye(4), rule)
+
+
+def test_the_report_shows_levels(family_fit, tmp_path):
+    _, X, _, model = family_fit
+    report.write(model, X, tmp_path / "r.html", certificate=False)
+    page = (tmp_path / "r.html").read_text()
+    section = page[page.index('<section id="levels"') :].split("</section>")[0]
+    assert "Dendrogram of 16 groups of groups" in section
+    assert section.count("<details") == section.count("</details>") >= 8
+    for group in range(64):
+        assert len(re.findall(rf"\bGroup {group}\b", section)) == 1
+    few = TemplateMixture(3, noise_model="shared", random_state=0).fit(X)
+    report.write(few, X, tmp_path / "few.html", certificate=False)
+    assert 'id="levels"' not in (tmp_path / "few.html").read_text()
