@@ -117,7 +117,7 @@ def planted(k: int, m: int, n: int = 1024) -> None:
     model.predict(X)
     predicting = time.process_time() - start
     print(
-        f"planted k={k}, {m:,} × {n}: {100 * exact:.2f} % of the templates exact in {seconds:.0f} s "
+        f"planted k={k}, {m:,} × {n}: {100 * exact:.2f} % of templates exact in {seconds:.0f} s "
         f"({wall:.0f} s by the clock), predict {predicting:.1f} s "
         f"({time.perf_counter() - clock:.1f} s by the clock), "
         f"candidates hold the best of {100 * model.candidate_recall_:.1f} %, at most "
