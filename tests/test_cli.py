@@ -25,6 +25,7 @@ from bitmix import (
     BitMatrix,
     ClassicEM,
     TemplateMixture,
+    TemplateTree,
     TwoRoundEM,
     __version__,
     select_components,
@@ -694,6 +695,42 @@ def test_a_command_that_is_stopped_leaves_nothing(tmp_path, number):
     command.communicate()
     assert command.returncode == 128 + number
     assert not list(tmp_path.iterdir())
+
+
+def test_fit_by_levels_is_the_estimator(folder, tmp_path):
+    path = tmp_path / "tree.model"
+    done = bitmix(
+        "fit", folder / "rows.bits", "-k", "12", "--method", "tree", "-o", path, "--quiet"
+    )
+    assert done.returncode == 0, done.stderr
+    expected = TemplateTree(12, random_state=0).fit(BitMatrix.open(folder / "rows.bits"))
+    model = load_model(path)
+    assert model.means_.tobytes() == expected.means_.tobytes()
+    assert np.array_equal(model.tree_.merges, expected.tree_.merges)
+
+
+def test_fit_until_a_rule_holds(folder):
+    done = bitmix("fit", folder / "rows.bits", "--until", "size=40", "--json", "--no-certificate")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["n_components"] > 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "give the number of templates"),
+        (("-k", "3", "--until", "size=50"), "give the number of templates"),
+        (("--until", "jaccard=.5"), "until must be one of tanimoto=…, size=…, got 'jaccard=.5'"),
+        (("--until", "tanimoto=2"), "tanimoto"),
+        (("--until", "size=9", "--method", "classic"), "--until needs --method tree"),
+        (("-k", "3", "--time-limit", "9"), "--time-limit needs -k auto"),
+    ],
+)
+def test_numbers_of_groups_that_make_no_sense_are_refused(folder, options, message):
+    done = bitmix("fit", folder / "rows.bits", *options)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 # trust

@@ -1,12 +1,13 @@
 """Trees of components, and fits by levels."""
 
+import re
 import warnings
 
 import numpy as np
 import pytest
 from scipy.cluster.hierarchy import fcluster
 
-from bitmix import BitMatrix, TemplateMixture, TemplateTree
+from bitmix import BitMatrix, TemplateMixture, TemplateTree, report
 from bitmix.datasets import make_templates, sample_mixture
 from bitmix.em import candidates as among
 from bitmix.em import dendrogram, levels, predict
@@ -14,6 +15,7 @@ from bitmix.em.noise import Noise
 from bitmix.em.step import expect
 from bitmix.errors import InputError
 from bitmix.estimators.load import load_model
+from bitmix.estimators.until import fit_until
 from bitmix.metrics import templates_recovered
 from bitmix.models.mixture import Mixture
 from bitmix.models.tree import Tree
@@ -259,3 +261,52 @@ def test_packed_and_dense_rows_give_the_same_fit():
     assert isinstance(X, BitMatrix)
     model = TemplateTree(20, random_state=0).fit(X)
     assert np.array_equal(TemplateTree(20, random_state=0).fit(X.to_dense()).means_, model.means_)
+
+
+@pytest.mark.parametrize("rule", ["tanimoto=.35", "tanimoto=0.6", "size=100", "size=30"])
+def test_groups_fulfil_the_rule(rule):
+    _, X, _ = nested(n_families=4, each=4, n=128)
+    found = fit_until(X, rule, TemplateTree(noise_model="cell", random_state=0))
+    model, dense = found.model, X.to_dense().astype(np.int64)
+    assert found.n_broken == 0
+    assert model.n_components == len(model.weights_)
+    for group in range(model.n_components):
+        rows = dense[found.labels == group]
+        if found.rule.measure == "size":
+            assert len(rows) <= found.rule.limit
+        elif len(rows) > 1:
+            both = rows @ rows.T
+            sizes = rows.sum(axis=1)
+            either = sizes[:, None] + sizes - both
+            upper = np.triu_indices(len(rows), 1)
+            assert both[upper].sum() / either[upper].sum() >= found.rule.limit
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("jaccard=.5", "tanimoto=…, size=…, got 'jaccard=.5'"),
+        ("tanimoto", "must be one of"),
+        ("tanimoto=high", "a number after ="),
+        ("tanimoto=1.5", "tanimoto"),
+        ("size=0", "size"),
+        ("size=2.5", "size"),
+    ],
+)
+def test_a_rule_that_is_none_is_refused(rule, message):
+    with pytest.raises(InputError, match=message):
+        fit_until(np.eye(4), rule)
+
+
+def test_the_report_shows_levels(family_fit, tmp_path):
+    _, X, _, model = family_fit
+    report.write(model, X, tmp_path / "r.html", certificate=False)
+    page = (tmp_path / "r.html").read_text()
+    section = page[page.index('<section id="levels"') :].split("</section>")[0]
+    assert "Dendrogram of 16 groups of groups" in section
+    assert section.count("<details") == section.count("</details>") >= 8
+    for group in range(64):
+        assert len(re.findall(rf"\bGroup {group}\b", section)) == 1
+    few = TemplateMixture(3, noise_model="shared", random_state=0).fit(X)
+    report.write(few, X, tmp_path / "few.html", certificate=False)
+    assert 'id="levels"' not in (tmp_path / "few.html").read_text()

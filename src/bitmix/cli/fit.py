@@ -28,6 +28,7 @@ from bitmix.support.progress import doing
 
 class Method(StrEnum):
     template = "template"
+    tree = "tree"
     two_round = "two-round"
     classic = "classic"
 
@@ -45,6 +46,40 @@ class NoiseModel(StrEnum):
     component = "component"
     feature = "feature"
     cell = "cell"
+
+
+@dataclass(frozen=True)
+class Number:
+    """How many groups there are, or how to find out."""
+
+    k: Annotated[
+        str | None, typer.Option("-k", help="Number of templates, a range (2-5), or auto.")
+    ] = None
+    until: Annotated[
+        str | None,
+        typer.Option(help="In place of -k: split groups until tanimoto=.35 or until size=50."),
+    ] = None
+    time_limit: Annotated[
+        float | None, typer.Option(min=0, help="-k auto: try no more numbers after these seconds.")
+    ] = None
+
+    def check(self, method: "Method") -> range | None:
+        """The numbers of templates to try; None if they are to be found."""
+        if (self.k is None) == (self.until is None):
+            raise ValueError("give the number of templates, as -k 3 or -k auto, or --until size=50")
+        if self.until is not None:
+            from bitmix.estimators.until import Rule
+
+            Rule.parse(self.until)
+            if method not in (Method.template, Method.tree):
+                raise ValueError(f"--until needs --method tree, got {method}")
+        k_range = None if self.k is None else _parse_components(self.k)
+        if self.time_limit is not None and (self.k is None or k_range is not None):
+            raise ValueError("--time-limit needs -k auto")
+        return k_range
+
+    def as_text(self) -> str:
+        return f" -k {self.k}" if self.until is None else f" --until {self.until}"
 
 
 @dataclass(frozen=True)
@@ -98,17 +133,28 @@ class Search:
                 max_iter=self.max_iter, max_rows_search=self.max_rows_search,
                 background=self.background, **common,
             )  # fmt: skip
+        if self.method is Method.tree:
+            return self.tree(n_components)
         if self.method is Method.classic:
             return ClassicEM(n_components, max_iter=self.rounds, **common)
         return TwoRoundEM(n_components, rounds=self.rounds, **common)
 
-    def select(self, rows: Any, k_range: range | None, blrt: int) -> Any:
+    def tree(self, n_components: int) -> Any:
+        """The estimator of many components, before its fit."""
+        from bitmix.estimators.tree import TemplateTree
+
+        return TemplateTree(
+            n_components, noise_model=str(self.noise_model), prior=self.prior,
+            random_state=self.seed,
+        )  # fmt: skip
+
+    def select(self, rows: Any, k_range: range | None, blrt: int, time_limit: float | None) -> Any:
         """Choose the number of templates."""
         from bitmix.estimators.select import select_components
 
         if self.method is not Method.template:
             raise ValueError(f"--method {self.method} needs one number of templates: -k 3")
-        return select_components(rows, k_range, self.estimator(1), blrt=blrt)
+        return select_components(rows, k_range, self.estimator(1), blrt=blrt, time_limit=time_limit)
 
 
 @dataclass(frozen=True)
@@ -213,7 +259,7 @@ def fit(
             help="A table (.bits .csv .tsv .parquet .fps .npy .npz .zarr …, or -) or image folder."
         ),
     ],
-    k: Annotated[str, typer.Option("-k", help="Number of templates, a range (2-5), or auto.")],
+    number: Number,
     search: Search,
     inference: Inference,
     outputs: Outputs,
@@ -233,8 +279,10 @@ def fit(
       bitmix fit rows.csv -k auto -o my.model --report rows.html
       bitmix fit survey.csv -k 1-6 --noise-model cell --prior 0 --table --blrt 99
       bitmix fit photos -k 3 --sheet sheet.png
+      bitmix fit molecules.fps -k 1000 --method tree --report molecules.html
+      bitmix fit molecules.fps --until tanimoto=.35
     """
-    k_range = _parse_components(k)
+    k_range = number.check(search.method)
     inference.check(k_range, search.method)
     outputs.check(data)
     if inference.hold_out and cluster is not None:
@@ -244,10 +292,14 @@ def fit(
             dataset = _read(data, reading, sketching, outputs, on_cluster=cluster is not None)
         geometry = outputs.geometry(dataset.rows.shape[1]) or dataset.geometry
         selection = None
-        if k_range is None or len(k_range) > 1:
-            selection = search.select(dataset.rows, k_range, inference.blrt)
+        if number.until is not None:
+            model = _fit_until(dataset.rows, number.until, search)
+        elif k_range is None or len(k_range) > 1:
+            selection = search.select(dataset.rows, k_range, inference.blrt, number.time_limit)
             model = selection.model
         else:
+            assert k_range is not None
+            _note_time(dataset.rows, k_range[0], search)
             with doing(f"{k_range[0]} templates in {dataset.rows.shape[0]:,} rows"):
                 model = search.estimator(k_range[0]).fit(dataset.rows)
         if dataset.table is not None:
@@ -301,7 +353,7 @@ def fit(
         if dataset.transformer is not None:
             print_skipped(dataset.transformer)
         elif str(data) != "-":
-            again = f" -k {k}{as_text(search)}{as_text(reading)}"
+            again = f"{number.as_text()}{as_text(search)}{as_text(reading)}"
             offer = not (inference.hold_out or summary.get("certificate", {}).get("holds"))
             summaries.print_next(
                 outputs.output, data, model, again, as_text(reading, FILE_OPTIONS), offer=offer
@@ -319,6 +371,33 @@ def _parse_components(text: str) -> range | None:
             f"-k must be a whole number from 1, a range such as 2-5, or auto, got {text!r}"
         )
     return range(ends[0], ends[1] + 1)
+
+
+def _fit_until(rows: Any, rule: str, search: Search) -> Any:
+    """The mixture of the groups that a rule asks for."""
+    from bitmix.estimators.until import fit_until
+
+    found = fit_until(rows, rule, search.tree(1))
+    if found.n_broken:
+        typer.echo(
+            f"bitmix: note: {found.n_broken} of {found.model.n_components} groups do not keep "
+            f"{rule}, as their rows cannot be told apart",
+            err=True,
+        )
+    return found.model
+
+
+def _note_time(rows: Any, k: int, search: Search) -> None:
+    """Say that there is a quicker way to many templates."""
+    from bitmix.estimators.tree import TREE_FROM, estimated_seconds
+
+    if search.method is Method.template and k >= TREE_FROM:
+        flat, tree = estimated_seconds(rows.shape[0], rows.shape[1], k, search.n_init)
+        typer.echo(
+            f"bitmix: note: {k} templates are searched all at once, which takes about {flat:.0f} s "
+            f"or more; --method tree takes about {tree:.0f} s",
+            err=True,
+        )
 
 
 def _read(

@@ -299,10 +299,16 @@ class TemplateMixture(
 
     def cut(self, k: int | None = None, *, threshold: float | None = None) -> "TemplateMixture":
         """A mixture of k groups of components, or of groups whose merging would lose more than
-        `threshold` nats per row, with the same noise model. The rows are not needed.
+        `threshold` nats per row, with the same noise model. The rows are not needed; `history_`
+        and `objective_` stay those of the fit.
         """
-        groups = self.tree().cut(k, threshold=threshold)
-        k, mixture = int(groups.max()) + 1, self.mixture_
+        return self.merged(self.tree().cut(k, threshold=threshold))
+
+    def merged(self, groups: Any) -> "TemplateMixture":
+        """The mixture whose component g is all components of group g; `groups` has the group of
+        each component, 0, 1, …
+        """
+        k, mixture = int(np.max(groups)) + 1, self.mixture_
         merged = added(nominal_statistics(self.means_, self.weights_), groups, k)
         means = merged.means(np.full(merged.sums.shape, 0.5))
         start = Mixture(means, merged.weights, None, mixture.items)
@@ -312,7 +318,7 @@ class TemplateMixture(
         model.set_params(n_components=k, init=None, random_state=self.seed_)
         values = {name: value for name, value in vars(self).items() if name.endswith("_")}
         model.__dict__.update({name: v for name, v in values.items() if name != "tree_"})
-        model._set_ordered(noise.maximise(replace(merged, items=mixture.items), start), means)
+        model._set_mixture(noise.maximise(replace(merged, items=mixture.items), start), means)
         return model
 
     def transform(self, X: Any) -> Floats:

@@ -94,9 +94,9 @@ class Tree:
         --------
         >>> import numpy as np
         >>> from bitmix.models.tree import Tree
-        >>> tree = Tree(np.array([[0, 2], [1, 3]]), np.array([0.1, 2.0]), np.array([0.3, 0.5, 0.2]))
+        >>> tree = Tree(np.array([[0, 2], [1, 3]]), np.array([0.1, 2.0]), np.array([0.4, 0.3, 0.3]))
         >>> tree.cut(2), tree.cut(threshold=0.05)
-        (array([0, 1, 0]), array([1, 0, 2]))
+        (array([0, 1, 0]), array([0, 1, 2]))
         """
         nodes = self.groups(k, threshold=threshold)
         labels = np.empty(self.n_components, dtype=np.int64)

@@ -16,6 +16,7 @@ from bitmix.estimators.base import FittedTemplates
 from bitmix.estimators.select import Selection, enumeration_table
 from bitmix.report import svg
 from bitmix.report.facts import CLEAR_MARGIN, FLAG_LEVEL, MAX_GROUPS, Facts, printable
+from bitmix.report.levels import levels_of
 from bitmix.report.molecules import Molecules
 from bitmix.report.paper import Paper
 from bitmix.report.pictures import Picture, painter
@@ -57,6 +58,7 @@ def render(
         percent=percent, count=count, odds=odds, probability=probability, bar=svg.bar, plural=plural
     )
     style, script = asset("style.css"), asset("page.js")
+    names = getattr(model, "feature_names_in_", None)
     source = None if source is None else printable(source)
     if title is None:
         place = source or f"{count(facts.rows)} {plural(facts.rows, 'row')}"
@@ -77,6 +79,7 @@ def render(
         charts=_charts(facts, selection, words) | _profile(paper, words),
         one=words.one,
         many=words.many,
+        levels=_levels(environment, facts, model, names),
         selection=selection,
         enumeration=enumeration_table(selection.candidates) if selection else None,
         criterion=CRITERIA[selection.criterion] if selection else "",
@@ -248,6 +251,15 @@ def _pictures(facts: Facts, geometry: Any) -> Pictures:
     if n_drawn < n_groups:
         return Pictures(groups)
     return Pictures(groups, tuple(paint(o.bits.astype(np.float64), False) for o in facts.outliers))
+
+
+def _levels(environment: Any, facts: Facts, model: FittedTemplates, names: Any) -> Drawing:
+    """The section of the levels, empty if there are none."""
+    levels = levels_of(model, [group.size for group in facts.groups], names)
+    if levels is None:
+        return Drawing("")
+    part = environment.from_string(asset("levels.html.j2"))
+    return Drawing(part.render(levels=levels, max_groups=MAX_GROUPS))
 
 
 def _charts(facts: Facts, selection: Selection | None, words: Words) -> dict[str, Drawing]:
