@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -90,33 +89,33 @@ def on(monkeypatch, platform):
 
 
 class Windows:
-    """`os.replace` as on Windows: refused while the old file is open."""
+    """`os.replace` as on Windows: refused, here so many times, while the old file is open."""
 
-    def __init__(self, monkeypatch, seconds):
-        self.calls, self.end, self.real = 0, time.monotonic() + seconds, os.replace
+    def __init__(self, monkeypatch, refusals, seconds):
+        self.calls, self.refusals, self.real = 0, refusals, os.replace
         on(monkeypatch, "win32")
         monkeypatch.setattr(os, "replace", self)
-        monkeypatch.setattr(system, "_REPLACE_SECONDS", 0.2)
+        monkeypatch.setattr(system, "_REPLACE_SECONDS", seconds)
 
     def __call__(self, source, target):
         self.calls += 1
-        if time.monotonic() < self.end:
+        if self.calls <= self.refusals:
             raise PermissionError(errno.EACCES, "Access is denied", str(source))
         self.real(source, target)
 
 
 def test_a_file_that_is_open_for_a_moment_is_replaced(tmp_path, monkeypatch):
     (tmp_path / "x").write_bytes(b"old")
-    windows = Windows(monkeypatch, 0.05)
+    windows = Windows(monkeypatch, 2, seconds=60)
     with atomic_write(tmp_path / "x") as file:
         file.write(b"new")
-    assert windows.calls > 1
+    assert windows.calls == 3
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"x": b"new"}
 
 
 def test_a_file_that_stays_open_is_named_with_a_remedy(tmp_path, monkeypatch):
     (tmp_path / "x").write_bytes(b"old")
-    Windows(monkeypatch, 60)
+    Windows(monkeypatch, 10**9, seconds=0.2)
     with (
         pytest.raises(PermissionError, match=r"open, here or .* close it .*x'$"),
         atomic_write(tmp_path / "x") as file,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 _REPLACE_SECONDS = 1.0  # a virus scanner or an indexer lets go of a new file by then
+_WAIT_SECONDS = 0.05
 _IGNORES_CASE = ("win32", "darwin")  # as their disks are formatted by default
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
 
@@ -76,7 +77,7 @@ def replace(temporary: str, target: Path) -> None:
                     "the file is open, here or in another program: close it or give another name",
                     str(target),
                 ) from None
-        time.sleep(_REPLACE_SECONDS / 20)
+        time.sleep(_WAIT_SECONDS)
 
 
 def same_name(path: Path) -> str:

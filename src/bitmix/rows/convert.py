@@ -148,6 +148,7 @@ def source(X: Any) -> tuple[tuple[int, int], Block, Any]:
         names = getattr(X, "column_names", names)
         block = lambda a, b: np.asarray(X.slice(a, b - a))  # noqa: E731
     elif hasattr(X, "tocsr"):  # scipy sparse
+        _check_shape(X.shape)  # not every SciPy has rows of sparse arrays of one dimension
         names, X = None, X.tocsr()
         block = lambda a, b: _densify(X[a:b])  # noqa: E731
     else:

@@ -92,9 +92,9 @@ def list_events(
 
 def list_sparse(X: Any, binarize: float | None) -> Events | None:
     """The ones of a sparse matrix of 0 and 1, if their list is smaller than packed words."""
-    X = X.tocsr()
     if len(X.shape) != 2:
         return None  # the packing of words says what is wrong
+    X = X.tocsr()
     try:
         X.check_format(full_check=True)
     except ValueError as error:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bitmix.errors import InputError
+from bitmix.errors import FileFormatError, InputError
 from bitmix.kernels.bits import Words
 from bitmix.rows import convert
 from bitmix.rows.cells import Numbers, Vocabulary
@@ -43,8 +43,16 @@ def open_parquet(path: Path, request: Request) -> Table:
         return ParquetFile(path, buffer_size=buffer, pre_buffer=False)
 
     def batches(columns: Sequence[str], rows: int) -> Iterator[Any]:
+        left = n_rows
         with _damage(path), opened(len(columns)) as file:
-            yield from file.iter_batches(rows, columns=list(columns), use_threads=False)
+            for batch in file.iter_batches(rows, columns=list(columns), use_threads=False):
+                left -= batch.num_rows
+                yield batch
+        if left:  # an old pyarrow ends without an error
+            raise FileFormatError(
+                f"{path} was cut short while it was read, {left:,} of its {n_rows:,} rows are "
+                "missing: copy or write it again"
+            )
 
     with _damage(path), opened() as file:
         schema, n_rows = file.schema_arrow, file.metadata.num_rows
