@@ -155,7 +155,7 @@ def certify_fit(
         gives each of them α/2, and is held-out unless the first is issued.
     votes : {"fair", "common"}, default="fair"
         A bit's majority must be too large for fair coins, which is safe where columns differ in
-        noise, or only for flips at the common noise level, which takes about a quarter of the rows.
+        noise, or only for flips at the common noise level, which takes fewer rows.
         "common" has no effect where a model check objects: fair coins are used then.
     k_fixed : bool, default=True
         Whether k was fixed before these rows were seen, or chosen on others. If not, the held-out

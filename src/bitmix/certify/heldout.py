@@ -299,8 +299,8 @@ def _cost(
 def _sorting_part(evidence: HeldOutEvidence) -> Part:
     kept, empty = sum(evidence.sizes), evidence.sizes.count(0)
     says = (
-        f"{evidence.n_learning:,} rows learned, and {kept:,} of the other {evidence.n_sorted:,} "
-        "are in no doubt about their group"
+        f"{evidence.n_learning:,} rows learned, and {kept:,} of {evidence.n_sorted:,} others are "
+        "in no doubt about their group"
     )
     if empty:
         says += (
