@@ -142,6 +142,9 @@ def test_numbers_of_surveys_are_those_of_the_benchmark():
         pair[0] += float(row["total"])
         pair[1] += int(row["of"])
     text = " ".join(page("paper_numbers").split())
+    if ("blrt-size", "rejected") in sums:
+        rejected, of = sums["blrt-size", "rejected"]
+        assert f"{rejected:.0f} of {of} surveys are rejected, {100 * rejected / of:.1f} %" in text
     for method in ("bch", "ml"):
         if ("relate", f"{method} held") in sums:
             held, of = sums["relate", f"{method} held"]
