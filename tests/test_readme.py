@@ -135,6 +135,30 @@ def test_scores_of_real_tables_are_those_of_the_benchmark():
             assert mean in page("choosing"), (table, method)
 
 
+def test_numbers_of_surveys_are_those_of_the_benchmark():
+    sums = defaultdict(lambda: [0.0, 0])
+    for row in results("lca"):
+        pair = sums[row["part"], row["measure"]]
+        pair[0] += float(row["total"])
+        pair[1] += int(row["of"])
+    text = " ".join(page("paper_numbers").split())
+    if ("blrt-size", "rejected") in sums:
+        rejected, of = sums["blrt-size", "rejected"]
+        assert f"{rejected:.0f} of {of} surveys are rejected, {100 * rejected / of:.1f} %" in text
+    for method in ("bch", "ml"):
+        if ("relate", f"{method} held") in sums:
+            held, of = sums["relate", f"{method} held"]
+            share = f"{100 * held / of:.1f} %"
+            said = (f"{share} of the means with {method.upper()}", f"{share} with {method.upper()}")
+            assert any(each in text for each in said)
+    lines = " ".join(page("search").split())
+    for (part, measure), (total, of) in sums.items():
+        if part == "starts" and measure.endswith("n_init=5"):
+            table = measure.removesuffix(", n_init=5")
+            plain, _ = sums[part, f"{table}, 5 starts of plain EM"]
+            assert f"* - {table} - {total:.0f} of {of} - {plain:.0f} of {of}" in lines
+
+
 def test_certificates_were_counted_as_the_documentation_prints():
     fits, wrong, issued, issued_wrong = re.search(
         r"all +(\d+) +(\d+) +(\d+) +(\d+)", page("certificates")
