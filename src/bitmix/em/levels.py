@@ -44,8 +44,9 @@ ROWS_PER_LEAF = 64
 """Rows in a sample that the levels are made of, for each component that is wanted."""
 FEW = 512
 """Up to so many components, each row is compared with all of them."""
-WORST = 16
-"""One row in 16, those that are explained worst, gets components of its own once more."""
+WORST, LOOKS = 16, 2
+"""One row in 16, those that are explained worst, gets components of its own once more; twice with
+many components."""
 _STEPS_OF_SPLIT, _STEPS, _REFILLS = 4, 3, 3
 _TOL = 1e-3
 
@@ -71,7 +72,7 @@ def fit_levels(
             show(sum(len(each.mass) for each in parts), "")
     leaves = _together(parts, sample, k, rng)
     mixture, near, merged = _merged(leaves, k, sample, settings)
-    if k > BRANCHES:
+    for _ in range(LOOKS if k > FEW else k > BRANCHES):
         again = _second_look(sample, mixture, near, settings, rng)
         mixture, near, merged = _merged(_joined([merged, *again]), k, sample, settings)
     short = replace(settings, tol=max(settings.tol, _TOL))

@@ -98,9 +98,9 @@ class TemplateTree(TemplateMixture):
         """Find the components of X and their levels; see `TemplateMixture.fit`."""
         self.__dict__.pop("_candidates", None)
         super().fit(X, y, sample_weight, mask, items, one_values)
-        rows = self.rows_like_fit(X, sample_weight)
         self.candidate_recall_ = 1.0
         if len(self.weights_) > FEW:
+            rows = self.rows_like_fit(X, sample_weight)
             self.candidate_recall_ = recall(rows, self.mixture_, self._candidates)
         return self
 
