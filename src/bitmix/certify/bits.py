@@ -18,7 +18,7 @@ from bitmix.kernels.bits import Words
 from bitmix.rows import Rows
 from bitmix.theory.tails import Floats, upper_tail
 
-MAX_HASHED_ROWS = 4_096
+MAX_HASHED_ROWS, MAX_HASHED_BYTES = 4_096, 1 << 25
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,12 +123,13 @@ def agreement_of(
 
 
 def table_hash(rows: Rows) -> str:
-    """A number for a table: of up to 4,096 rows, evenly spaced, in any order.
+    """A number for a table: of up to 4,096 rows, or 32 MB, evenly spaced, in any order.
 
     It tells whether a table is the one of the fit; a part of that table has another number.
     """
     m, n = rows.shape
-    spaced = np.linspace(0, m - 1, min(m, MAX_HASHED_ROWS)).astype(np.int64)
+    most = min(m, MAX_HASHED_ROWS, max(1, MAX_HASHED_BYTES // (8 * rows.layout.width(n))))
+    spaced = np.linspace(0, m - 1, most).astype(np.int64)
     words: Words = rows.subset(spaced).words
     factors = np.random.default_rng(n).integers(1 << 63, size=words.shape[1], dtype=np.uint64)
     with np.errstate(over="ignore"):
