@@ -129,7 +129,7 @@ def measure(name: str, k: int, method: str) -> dict[str, float]:
 def steps(name: str, k: int) -> tuple[float, float]:
     """The least seconds of one EM step, of the plain EM and of ours, from the same parameters."""
     from bitmix.em.noise import Noise
-    from bitmix.em.search import em_step, evaluate
+    from bitmix.em.search import e_step, evaluate, m_step
     from bitmix.models.mixture import Mixture
 
     table = load(name)
@@ -141,9 +141,9 @@ def steps(name: str, k: int) -> tuple[float, float]:
         state = plain_em.em_step(X, state, background, 0.1)
     noise = Noise("cell", 0.1)
     fit = evaluate(rows, Mixture(state.probabilities, state.weights, None), noise)
-    fit = em_step(rows, fit, noise)  # with statistics in the layout that every later step has
+    fit = e_step(rows, m_step(fit, noise), noise)  # statistics in the layout of all later steps
     plain = _least(lambda: plain_em.em_step(X, state, background, 0.1), 5)
-    return plain, _least(lambda: em_step(rows, fit, noise), 15)
+    return plain, _least(lambda: e_step(rows, m_step(fit, noise), noise), 15)
 
 
 def _least(function: Callable[[], Any], times: int) -> float:

@@ -285,7 +285,7 @@ def test_fit_chooses_the_number_of_templates(folder, tmp_path, k, k_range):
 
 def test_a_large_fit_says_that_it_searched_in_a_sample(tmp_path):
     truth = make_templates(2, 40, separation=0.4, random_state=0)
-    sample_mixture(truth, [0.5, 0.5], 0.05, 5000, random_state=0)[0].save(tmp_path / "rows.bits")
+    sample_mixture(truth, [0.5, 0.5], 0.05, 9000, random_state=0)[0].save(tmp_path / "rows.bits")
     printed = bitmix("fit", tmp_path / "rows.bits", "-k", "2", "--no-certificate").stdout
     assert "searched in 4,096 random rows, then fitted to all rows" in printed
 

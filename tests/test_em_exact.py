@@ -636,7 +636,7 @@ def test_every_step_raises_the_objective(model, prior, form):
     share = fixed.share_error(k) + 2 * (2 * 40 + 1) * 2.0**-28
     now = search.evaluate(rows, random_mixture(model, k, 40, seed=3), noise)
     for _ in range(20):
-        before, now = now, search.em_step(rows, now, noise)
+        before, now = now, search.e_step(rows, search.m_step(now, noise), noise)
         exact = weights @ logsumexp(log_joint_clipped(now.mixture, X, known), axis=1)
         exact += log_prior(now.statistics, now.mixture, prior)
         error = integer_error(total, now.mixture, prior)
@@ -1038,7 +1038,7 @@ def test_steps_without_a_pass_are_steps_with_one(model, monkeypatch):
         passes.clear()
         now = search.evaluate(rows, start, Noise(model, 1.0))
         for _ in range(5):
-            now = search.em_step(rows, now, Noise(model, 1.0))
+            now = search.e_step(rows, search.m_step(now, Noise(model, 1.0)), Noise(model, 1.0))
         return now, len(passes)
 
     quick, few = steps()

@@ -66,7 +66,7 @@ def test_attributes_are_documented(kind):
     part = re.search(r"Attributes\n +-+\n(.*?)\n\n +(?:Notes|Examples)", kind.__doc__, re.DOTALL)
     documented = set(re.findall(r"\b\w+_\b", part[1]))
     common = {"n_features_in_", "mixture_", "id_column_", "label_column_", "feature_names_in_",
-              "calibration_", "representatives_"}  # fmt: skip
+              "calibration_", "representatives_", "k_chosen_", "table_hash_"}  # fmt: skip
     properties = (name for name, value in vars(kind).items() if isinstance(value, property))
     present = {name for name in (*vars(model), *properties) if name.endswith("_")} - common
     assert sorted(present - documented) == []

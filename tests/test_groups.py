@@ -376,6 +376,6 @@ def test_a_background_on_the_command_line(tmp_path):
     options = ("-k", "3", "--background", "-o", tmp_path / "m", "--report", tmp_path / "r.html")
     done = bitmix("fit", tmp_path / "x.npy", *options)
     assert done.returncode == 0, done.stderr
-    assert "Group 3: none of these" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "Class 3: none of these" in (tmp_path / "r.html").read_text(encoding="utf-8")
     done = bitmix("predict", tmp_path / "m", tmp_path / "x.npy", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -113,7 +113,7 @@ def isim(X: Any, labels: ArrayLike | None = None) -> Any:
     Examples
     --------
     >>> isim([[1, 1, 0], [1, 0, 0], [1, 1, 1]])
-    0.5714285714285714
+    0.5
     """
     label = np.zeros(_n_rows(X), dtype=np.int64) if labels is None else np.asarray(labels)
     ones, sizes = _group_counts(X, label)

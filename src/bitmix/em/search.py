@@ -176,15 +176,40 @@ def begin(
 
 def evaluate(rows: Rows, mixture: Mixture, noise: Noise) -> Fit:
     """The E step of a mixture."""
-    return _fit(mixture, expect(rows, mixture), noise)
+    return e_step(rows, Next(mixture), noise)
 
 
-def _fit(
-    mixture: Mixture, statistics: Statistics, noise: Noise,
-    objectives: tuple[int, ...] = (), history: tuple[Round, ...] = (),
-) -> Fit:  # fmt: skip
-    objectives = (*objectives, noise.objective(statistics, mixture))
-    return Fit(mixture, statistics, objectives, (*history, Round.of(statistics)))
+@dataclass(frozen=True, eq=False)
+class Next:
+    """The result of an M step. It does not hold the statistics it was made of, which are large."""
+
+    mixture: Mixture
+    statistics: Statistics | None = None
+    """The E step, if it needs no pass over the rows."""
+    objectives: tuple[int, ...] = ()
+    history: tuple[Round, ...] = ()
+
+
+def m_step(fit: Fit, noise: Noise) -> Next:
+    """The best mixture given the responsibilities.
+
+    While every row belongs to one template alone and the templates stay as they are, so do the
+    responsibilities: then the E step needs no pass over the rows.
+    """
+    before, statistics = fit.statistics, None
+    mixture = noise.maximise(before, fit.mixture)
+    if before.n_undecided == 0 and before.known is None and _nearly_same(mixture, fit.mixture):
+        statistics = before.rescored(mixture.scores())
+    return Next(mixture, statistics, fit.objectives, fit.history)
+
+
+def e_step(rows: Rows, following: Next, noise: Noise) -> Fit:
+    """The E step that follows an M step."""
+    mixture, statistics = following.mixture, following.statistics
+    if statistics is None:
+        statistics = expect(rows, mixture)
+    objectives = (*following.objectives, noise.objective(statistics, mixture))
+    return Fit(mixture, statistics, objectives, (*following.history, Round.of(statistics)))
 
 
 def converge(rows: Rows, fit: Fit, settings: Settings) -> Fit:
@@ -202,12 +227,9 @@ def converge(rows: Rows, fit: Fit, settings: Settings) -> Fit:
             fit, may_stop = _jump(rows, fit, path, settings.noise)
             path = [fit.mixture]
             continue
-        mixture = settings.noise.maximise(fit.statistics, fit.mixture)
-        statistics, past = _rescored(fit, mixture), (fit.objectives, fit.history)
-        if statistics is None:
-            del fit  # its sums are large, and no longer needed
-            statistics = expect(rows, mixture)
-        fit = _fit(mixture, statistics, settings.noise, *past)
+        following = m_step(fit, settings.noise)
+        del fit  # its statistics are large, and no longer needed
+        fit = e_step(rows, following, settings.noise)
         if jumps:
             path.append(fit.mixture)
             may_stop = may_stop or len(path) == 3  # gains are not compared across a jump
@@ -255,16 +277,6 @@ def extrapolate(first: Mixture, second: Mixture, third: Mixture) -> Mixture | No
     if third.items is not None:
         means = np.where(third.items.is_value, means / third.items.pooled(means), means)
     return replace(third, means=means, weights=weights / math.fsum(weights))
-
-
-def _rescored(fit: Fit, mixture: Mixture) -> Statistics | None:
-    """The E step of the next mixture, if it needs no pass over the rows: while every row belongs to
-    one template alone and the templates stay as they are, so do the responsibilities.
-    """
-    before = fit.statistics
-    if before.n_undecided == 0 and before.known is None and _nearly_same(mixture, fit.mixture):
-        return before.rescored(mixture.scores())
-    return None
 
 
 def _is_close(fit: Fit, tol: float) -> bool:
