@@ -147,7 +147,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
             Rows in memory or in a file. Each belongs to the group that `predict` says.
         metric : {"auto", "hamming", "tanimoto"}, default="auto"
             The distance of two rows: the number of cells in which they differ, or 1 less the share
-            of ones in common, |x ∧ y| / |x ∨ y|. ``"auto"`` takes the second one if at most a
+            of ones in common, ``|x ∧ y| / |x ∨ y|``. ``"auto"`` takes the second one if at most a
             tenth of the cells are 1. A missing cell of a row differs from all known cells, or is
             a 0.
         ids : sequence, optional
