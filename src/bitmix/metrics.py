@@ -105,10 +105,10 @@ def cluster_means(X: Any, labels: ArrayLike, k: int) -> NDArray[np.float64]:
 def isim(X: Any, labels: ArrayLike | None = None) -> Any:
     """The mean Tanimoto similarity of all pairs of rows, as a ratio of sums (iSIM).
 
-    ``Σ |x ∧ y| / Σ |x ∨ y|`` over all pairs of two rows, which the column counts give without looking
-    at pairs (López-Pérez, Kim & Miranda-Quintana 2024). With `labels`, an array with one value per
-    group, of the rows with that label. NaN where there are fewer than two rows; rows without a 1
-    are alike.
+    ``Σ |x ∧ y| / Σ |x ∨ y|`` over all pairs of two rows, which the column counts give without
+    looking at pairs (López-Pérez, Kim & Miranda-Quintana 2024). With `labels`, an array with one
+    value per group, of the rows with that label. NaN where there are fewer than two rows; rows
+    without a 1 are alike.
 
     Examples
     --------
