@@ -738,7 +738,8 @@ def test_agreeing_starts_are_finished_ones_that_ended_together(model, seed):
     rng = stream(seed, "seeds")
     pairs = []
     for number, start in enumerate(fit.starts_):
-        begun = evaluate(rows, begin(rows, 3, loose, rng, few_seeds=number % 2 == 1), noise)
+        few_seeds = number > 4 and number % 2 == 1
+        begun = evaluate(rows, begin(rows, 3, loose, rng, few_seeds=few_seeds), noise)
         end = converge(rows, converge(rows, begun, replace(loose, max_iter=10)), loose)
         if start["finished"]:
             assert end.nats == start["objective"]

@@ -23,9 +23,10 @@ from bitmix.rows import Rows
 # What decides results; `benchmarks/ablation.py` leaves each out in turn.
 SEEDS_PER_COMPONENT, MIN_SEEDS, MIN_CELL_SEEDS = 2, 64, 32
 """l is 2k, but at least 64, because a light component beside a heavy one needs a seed, too. It is
-at least 32 with a probability per cell, which takes more rows to learn than a template; and there
-every second start has 2k, because starts from many seeds often end at the same place."""
-FEW_SEEDS_EVERY = 2
+at least 32 with a probability per cell, which takes more rows to learn than a template."""
+MANY_SEEDS_STARTS, FEW_SEEDS_EVERY = 5, 2
+"""With a probability per cell, every second start after the first five has 2k seeds only, because
+starts from many seeds often end at the same place."""
 ROWS_PER_SEED = 32
 """Templates are merged after they have seen this many rows; probabilities need all rows."""
 PLAIN_STEPS = 2
@@ -104,9 +105,8 @@ def search(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> 
     ends: list[_End] = []  # of the finished starts
     best: Fit | None = None
     for number in range(settings.n_init):
-        begun = begin(
-            rows, k, settings, rng, few_seeds=number % FEW_SEEDS_EVERY == FEW_SEEDS_EVERY - 1
-        )
+        few_seeds = number >= MANY_SEEDS_STARTS and number % FEW_SEEDS_EVERY == 1
+        begun = begin(rows, k, settings, rng, few_seeds=few_seeds)
         fit = evaluate(rows, begun, settings.noise)
         fit = converge(rows, fit, replace(loose, max_iter=min(CHECK_STEP, settings.max_iter)))
         go_on = all(_may_reach(fit, end.objective) for end in ends)
