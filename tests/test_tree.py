@@ -1,5 +1,6 @@
 """Trees of components, and fits by levels."""
 
+import html
 import re
 import warnings
 
@@ -310,3 +311,26 @@ def test_the_report_shows_levels(family_fit, tmp_path):
     few = TemplateMixture(3, noise_model="shared", random_state=0).fit(X)
     report.write(few, X, tmp_path / "few.html", certificate=False)
     assert 'id="levels"' not in (tmp_path / "few.html").read_text()
+
+
+def test_a_node_is_shown_by_the_representative_of_its_largest_group(family_fit, tmp_path):
+    _, X, _, model = family_fit
+    ids = [f"<{row}>&" for row in range(len(X))]  # needs to be escaped
+    report.write(model, X, tmp_path / "r.html", certificate=False, ids=ids)
+    page = (tmp_path / "r.html").read_text()
+    section = page[page.index('<section id="levels"') :].split("</section>")[0]
+    named = [html.escape(ids[row]) for row in model.medoids(X).rows]
+    sizes = np.bincount(model.predict(X), minlength=64)
+
+    def named_by(groups):
+        return named[max(groups, key=lambda group: (sizes[group], -group))]
+
+    drawn = re.findall(r"rows · ([^<]+)</text>", section)
+    cut = [model.tree_.members(node) for node in model.tree_.groups(16)]
+    assert sorted(drawn) == sorted(named_by(members) for members in cut)
+    unfolded = re.findall(r"<bdi>([^<]+)</bdi>", section)
+    assert set(unfolded) == set(named)
+    for text in re.findall(r"<summary>(.*?)</details>", section, re.DOTALL):
+        inside = [int(group) for group in re.findall(r"\bGroup (\d+)\b", text)]
+        if "<details" not in text:  # the lowest level: a title and its groups
+            assert re.findall(r"<bdi>([^<]+)</bdi>", text)[0] == named_by(inside)

@@ -80,7 +80,8 @@ class Merging:
         return kernels.merged_likelihoods(self.ones, self.cells, i, others, fixed.tables())
 
     def _nearest(self, alive: NDArray[np.intp]) -> dict[int, set[int]]:
-        """The components nearest to each by Ward's criterion on the coordinates √p and √(1-p).
+        """The components nearest to each by Ward's criterion on the coordinate √p - √(1-p), which
+        goes with the angle of (√p, √(1-p)) and halves the matrix product.
 
         Coordinates are whole multiples of a power of two, so that a product is exact in whatever
         order the linear algebra library adds. The lowest index wins ties.
@@ -88,7 +89,7 @@ class Merging:
         cells = self.cells[alive]
         p = np.divide(self.ones[alive], cells, out=np.full(cells.shape, 0.5), where=cells > 0)
         scale = 2.0 ** ((51 - math.ceil(math.log2(p.shape[1] + 1))) // 2)
-        parts = np.rint(np.sqrt(np.concatenate([p, 1 - p], axis=1)) * scale)
+        parts = np.rint((np.sqrt(p) - np.sqrt(1 - p)) * scale)
         squares = np.einsum("is,is->i", parts, parts)
         mass = np.maximum(self.mass[alive], 1e-9)
         near: dict[int, set[int]] = {int(i): set() for i in alive}

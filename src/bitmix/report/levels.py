@@ -1,8 +1,13 @@
-"""Groups of groups in a report: a dendrogram of the largest, and levels to unfold."""
+"""Groups of groups in a report: a dendrogram of the largest, and levels to unfold.
+
+A group of groups is shown by the representative of the largest group in it, the one with most rows:
+a row that stands for many others. The medoid of all its rows may lie between its groups.
+"""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -14,7 +19,7 @@ from bitmix.report.svg import Drawing
 MIN_GROUPS = 12
 """With fewer groups there are no levels."""
 _FANOUT, _DRAWN, _N_FEATURES = 8, 16, 3
-_WIDTH, _LINE, _TEXT = 420, 22, 300
+_WIDTH, _LINE, _TEXT, _MAX_NAME = 360, 22, 360, 24
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,8 @@ class Node:
     children: tuple["Node", ...]
     index: int | None
     """The number of the group, if it is one."""
+    representative: str
+    """That of the largest group in it; empty if groups have none."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +46,23 @@ class Levels:
     nodes: tuple[Node, ...]
 
 
-def levels_of(model: Any, sizes: Sequence[int], names: Any) -> Levels | None:
-    """The levels of a fitted model, if it has a tree and enough groups."""
+def levels_of(
+    model: Any, sizes: Sequence[int], representatives: Sequence[str], names: Any
+) -> Levels | None:
+    """The levels of a fitted model, if it has a tree and enough groups.
+
+    `sizes` and `representatives` are those of the groups in the model's order.
+    """
     if not hasattr(model, "tree") or len(model.weights_) < MIN_GROUPS:
         return None
     tree: Tree = model.tree()
-    k, counts = tree.n_components, list(sizes)
+    k, counts, largest = tree.n_components, list(sizes), list(range(len(sizes)))
     ones = list(model.means_ * model.weights_[:, None])
     for i, j in tree.merges.tolist():
         counts.append(counts[i] + counts[j])
+        largest.append(min(largest[i], largest[j], key=lambda group: (-counts[group], group)))
         ones.append(ones[i] + ones[j])
+    shown = [representatives[group] for group in largest]
     weights, total = tree.node_weights, max(1, counts[-1])
     names = [f"column {s}" for s in range(model.means_.shape[1])] if names is None else names
 
@@ -66,10 +80,11 @@ def levels_of(model: Any, sizes: Sequence[int], names: Any) -> Levels | None:
             children = tuple(made(each, depth + 1) for each in below)
         title = f"Group {node}" if node < k else f"{len(members):,} groups"
         index = node if node < k else None
-        return Node(title, counts[node], counts[node] / total, features(node), children, index)
+        share, named = counts[node] / total, features(node)
+        return Node(title, counts[node], share, named, children, index, shown[node])
 
     root = made(2 * k - 2, 0)
-    return Levels(_dendrogram(tree, counts), root.children)
+    return Levels(_dendrogram(tree, counts, shown), root.children)
 
 
 def _parts(tree: Tree, node: int, n_parts: int) -> list[int]:
@@ -83,7 +98,7 @@ def _parts(tree: Tree, node: int, n_parts: int) -> list[int]:
     return sorted(parts, key=lambda each: (-tree.node_weights[each], each))
 
 
-def _dendrogram(tree: Tree, counts: list[int]) -> Drawing:
+def _dendrogram(tree: Tree, counts: list[int], representatives: list[str]) -> Drawing:
     """The merges of the largest groups of groups, from left to right by the loss of each."""
     k = tree.n_components
     leaves = set(tree.groups(min(_DRAWN, k)).tolist())
@@ -97,8 +112,13 @@ def _dendrogram(tree: Tree, counts: list[int]) -> Drawing:
             y = _LINE * (len(texts) + 0.6)
             n_groups = len(tree.members(node))
             what = f"group {node}" if n_groups == 1 else f"{n_groups:,} groups"
+            name = representatives[node]
+            if len(name) > _MAX_NAME:
+                name = name[: _MAX_NAME - 1] + "…"
+            named = f" · {escape(name)}" if name else ""
             texts.append(
-                f'<text x="{_WIDTH + 8}" y="{y + 4:.1f}">{what}, {counts[node]:,} rows</text>'
+                f'<text x="{_WIDTH + 8}" y="{y + 4:.1f}">{what}, '
+                f"{counts[node]:,} {'row' if counts[node] == 1 else 'rows'}{named}</text>"
             )
             return float(_WIDTH), y
         x = _WIDTH * (1 - 0.97 * math.sqrt(float(tree.heights[node - k])) / top)
