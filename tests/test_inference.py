@@ -21,11 +21,12 @@ from bitmix.errors import InputError
 from bitmix.inference.classification import classification_matrix, influence
 from bitmix.inference.estimates import interval
 from bitmix.inference.matching import match
+from bitmix.inference.pattern_table import pattern_table
 from bitmix.inference.relate import People, bch
 from bitmix.inference.replicates import for_each, resampled
 from bitmix.inference.tables import Column, Table
+from bitmix.kernels.items import Items
 from bitmix.models.mixture import NOISE_MODELS, Mixture
-from bitmix.rows.items import Items
 from bitmix.support.randomness import stream
 
 TABLES = Path(os.environ.get("BITMIX_TABLES", "tables")) / "lca"
@@ -121,6 +122,22 @@ def test_weighted_rows_are_repeated_rows():
     c = bitmix.bivariate_residuals(model, patterns, sample_weight=counts).residuals
     np.testing.assert_allclose(a, c, rtol=1e-9)
     assert np.nanmax(np.abs(a - b)) > 0.01
+
+
+def test_the_table_of_patterns_counts_rows():
+    X, _ = survey(200, 14, P[:2, 3:7], np.array([0.6, 0.4]))
+    names = ["sings", "dances", "reads", "cooks"]
+    model = latent_classes(pd.DataFrame(X, columns=names), 2)
+    table = pattern_table(model, bitmix.fit_statistics(model, pd.DataFrame(X, columns=names)), 5)
+    counts = {}
+    for row in X.tolist():
+        counts[tuple(row)] = counts.get(tuple(row), 0) + 1
+    assert [record["observed"] for record in table.records] == sorted(counts.values())[:-6:-1]
+    for record in table.records:
+        row = [int(record[f"item_{i}"]) for i in range(4)]
+        assert record["observed"] == counts[tuple(row)]
+        expected = 200 * np.exp(model.score_samples(pd.DataFrame([row], columns=names)))[0]
+        assert record["expected"] == pytest.approx(expected, rel=1e-6)
 
 
 def test_missing_cells_leave_no_patterns():

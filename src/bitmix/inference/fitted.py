@@ -1,15 +1,17 @@
 """What the functions of this room ask of a fitted model, and of its rows."""
 
 import math
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from bitmix.em.search import Settings
 from bitmix.errors import InputError
+from bitmix.kernels.items import Items
 from bitmix.models.mixture import Mixture
 from bitmix.rows import Rows
-from bitmix.rows.items import Items
+from bitmix.rows.codes import PLAIN, Binary
 from bitmix.rows.packed import BitMatrix
 
 MAX_GROUPED_ROWS, MAX_SORTED_WORDS = 1_000_000, 1 << 24
@@ -83,10 +85,45 @@ def item_columns(mixture: Mixture) -> list[list[int]]:
 
 def item_names(model: Any) -> list[str]:
     """A name per item: that of its column, or what the names of its columns begin with."""
-    names = column_names(model)
-    return [
-        _common_name([names[s] for s in group], group) for group in item_columns(model.mixture_)
-    ]
+    return [answers[0].item for answers in item_answers(model)]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a 1 in a column of bits says, in the words of the table."""
+
+    item: str
+    one: str = "1"
+    zero: str = "0"
+    """What a 0 says, if the item is binary."""
+
+
+def item_answers(model: Any) -> list[list[Answer]]:
+    """For each item, the answer of each of its columns; a binary item has one column."""
+    names, codes = column_names(model), getattr(model, "codes_", None)
+    told: dict[int, Answer] = {}
+    if codes is not None and codes.columns and codes.n_planes == len(names):
+        of_columns = codes.names or tuple(f"column {i}" for i in range(len(codes.columns)))
+        for s, column in enumerate(codes.column_of_plane.tolist()):
+            code = codes.columns[column]
+            item = str(of_columns[column])
+            if not isinstance(code, Binary):
+                first = int(np.searchsorted(codes.column_of_plane, column))
+                told[s] = Answer(item, code.values[s - first])
+            elif code == PLAIN:
+                told[s] = Answer(item)
+            else:
+                told[s] = Answer(item, ", ".join(code.ones), ", ".join(code.zeros))
+    answers = []
+    for group in item_columns(model.mixture_):
+        of_table = [told[s] for s in group if s in told]
+        if len({answer.item for answer in of_table}) == 1:
+            answers.append(of_table)
+            continue
+        item = _common_name([names[s] for s in group], group)
+        values = [names[s].removeprefix(item).lstrip("_=: ") for s in group]
+        answers.append([Answer(item, value) for value in values] if values[1:] else [Answer(item)])
+    return answers
 
 
 def _common_name(names: list[str], columns: list[int]) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from bitmix.em.step import expect
 from bitmix.errors import InputError
 from bitmix.inference.bootstrap import Bootstrap
-from bitmix.inference.fitted import Fitted, column_names, item_columns, item_names
+from bitmix.inference.fitted import Fitted, item_answers, item_columns
 from bitmix.inference.information import AnalyticErrors, analytic_standard_errors
 from bitmix.inference.tables import Column, Table
 from bitmix.kernels import fixed
@@ -27,8 +27,8 @@ def item_probabilities(
 ) -> Table:
     """The probability of each answer in each class, by the names of the items.
 
-    A binary item has one line, the probability of a 1; an item with several values has a line per
-    value. n is the number of people who answered, by weight.
+    A binary item has one line, for the answer that is read as 1; an item with several values has a
+    line per value. n is the number of people who answered, by weight.
 
     Parameters
     ----------
@@ -65,11 +65,10 @@ def item_probabilities(
     rows = None if X is None else model.rows_like_fit(X, sample_weight)
     people = None if rows is None else known_people(rows)
     k, ends = len(p), None if errors is None else errors.intervals.probabilities
-    names, records = column_names(model), []
-    for item, group in zip(item_names(model), item_columns(mixture), strict=True):
-        for s in group:
-            answer = "1" if len(group) == 1 else names[s].removeprefix(item).lstrip("_=: ")
-            record: dict[str, Any] = {"item": item, "answer": answer}
+    records, of_items = [], item_answers(model)
+    for answers, group in zip(of_items, item_columns(mixture), strict=True):
+        for answer, s in zip(answers, group, strict=True):
+            record: dict[str, Any] = {"item": answer.item, "answer": answer.one}
             if rows is not None and people is not None:
                 record |= {"people": people[s], "missing": rows.total_weight - people[s]}
             for i in range(k):
@@ -86,7 +85,7 @@ def item_probabilities(
         for i in range(k)
     ]  # fmt: skip
     first = [Column("item", "item")]
-    if mixture.items is not None:
+    if any(answer.one != "1" for answers in of_items for answer in answers):
         first.append(Column("answer", "answer"))
     last = [] if rows is None else [Column("people", "n", ".6g")]
     if rows is not None and rows.layout.missing:

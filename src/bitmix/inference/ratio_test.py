@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from bitmix.em.fit import fit_mixture
+from bitmix.em.sampling import sample_probabilities
 from bitmix.em.search import Settings, converge, evaluate
 from bitmix.inference.fitted import patterns_of
 from bitmix.inference.replicates import for_each, known_words
 from bitmix.kernels.threads import available
 from bitmix.models.mixture import Floats, Mixture
-from bitmix.models.sampling import sample_probabilities
 from bitmix.rows.packed import BitMatrix
 from bitmix.rows.protocol import Layout
 from bitmix.support.progress import meter
@@ -55,7 +55,7 @@ def ratio_test(
     """
     small, k = small.density(), small.n_components + 1
     settings = replace(
-        settings, n_init=min(settings.n_init, STARTS), tol=max(settings.tol, TOLERANCE)
+        settings, n_init=min(settings.n_init or STARTS, STARTS), tol=max(settings.tol, TOLERANCE)
     )
 
     def ratio(table: BitMatrix, number: int) -> float:

@@ -10,9 +10,9 @@ from bitmix.em import predict
 from bitmix.errors import InputError
 from bitmix.inference.fitted import Fitted, number_of_cells, patterns_of
 from bitmix.kernels import fixed
+from bitmix.kernels.items import Items
 from bitmix.models.mixture import Floats, Mixture
 from bitmix.rows import Rows
-from bitmix.rows.items import Items
 from bitmix.rows.packed import BitMatrix
 
 MAX_CELLS = 1 << 24

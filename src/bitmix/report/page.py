@@ -255,7 +255,9 @@ def _pictures(facts: Facts, geometry: Any) -> Pictures:
 
 def _levels(environment: Any, facts: Facts, model: FittedTemplates, names: Any) -> Drawing:
     """The section of the levels, empty if there are none."""
-    levels = levels_of(model, [group.size for group in facts.groups], names)
+    sizes = [group.size for group in facts.groups]
+    representatives = [group.representative for group in facts.groups]
+    levels = levels_of(model, sizes, representatives, names)
     if levels is None:
         return Drawing("")
     part = environment.from_string(asset("levels.html.j2"))

@@ -4,21 +4,18 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from bitmix.errors import InputError
 from bitmix.inference.bootstrap import Bootstrap
 from bitmix.inference.information import AnalyticErrors
 from bitmix.inference.item_table import item_probabilities, quick_errors
-from bitmix.inference.residuals import bivariate_residuals
+from bitmix.inference.pattern_table import pattern_table
+from bitmix.inference.residuals import BivariateResiduals, quick_residuals
 from bitmix.inference.statistics import FitStatistics, fit_statistics
 from bitmix.inference.tables import Table
 from bitmix.rows import Rows
-from bitmix.rows.packed import BitMatrix
 
 MAX_PROBABILITIES = 20_000
 """Of more, there is no table of items."""
-MAX_RESIDUAL_WORK = 1e10
-"""Products for the residuals of all pairs: some seconds."""
-N_RESIDUALS = 10
+N_RESIDUALS, N_PATTERNS = 10, 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +26,15 @@ class Paper:
     items: Table | None
     """Item probabilities; None if they are too many."""
     errors: Bootstrap | AnalyticErrors | None
-    residuals: Table | None
-    """The pairs of items with the largest residuals; with p-values if there was a bootstrap."""
+    residuals: BivariateResiduals | None
+    """Pairs of items; None if they take long."""
+    patterns: Table | None
+    """The most frequent response patterns; None if they cannot be counted or are too long."""
+
+    @property
+    def largest_residuals(self) -> Table | None:
+        """The pairs of items with the largest residuals."""
+        return None if self.residuals is None else self.residuals.largest(N_RESIDUALS)
 
     @property
     def how(self) -> str:
@@ -53,16 +57,7 @@ def paper_of(model: Any, rows: Rows, errors: Bootstrap | AnalyticErrors | None) 
         errors = quick_errors(model, rows)
     items = item_probabilities(model, rows, errors) if is_class_model else None
     n_replicates = errors.n if isinstance(errors, Bootstrap) else 0
-    residuals = None if items is None else _residuals(model, rows, n_replicates)
-    return Paper(fit_statistics(model, rows), items, errors, residuals)
-
-
-def _residuals(model: Any, rows: Rows, n_replicates: int) -> Table | None:
-    m, n = rows.shape
-    work = m * (2.0 * n) ** 2 * (1 + n_replicates)
-    if not isinstance(rows, BitMatrix) or n < 2 or work > MAX_RESIDUAL_WORK:
-        return None
-    try:
-        return bivariate_residuals(model, rows, n_replicates).largest(N_RESIDUALS)
-    except InputError:
-        return None
+    residuals = None if items is None else quick_residuals(model, rows, n_replicates)
+    statistics = fit_statistics(model, rows)
+    patterns = None if items is None else pattern_table(model, statistics, N_PATTERNS)
+    return Paper(statistics, items, errors, residuals, patterns)
