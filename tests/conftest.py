@@ -1,11 +1,17 @@
 import importlib.util
 import os
+import signal
 
 import numpy as np
 import pytest
 
 from bitmix.datasets import make_templates, sample_mixture
 from bitmix.rows.packed import BitMatrix
+
+# A shell starts what runs in its background with Ctrl+C ignored, and children inherit that: a
+# command that a test interrupts would not hear it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):

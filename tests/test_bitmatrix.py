@@ -130,6 +130,7 @@ def test_binarize_reads_values_above_the_threshold_as_one():
         (np.array([["2020-01-01"]], dtype="M8[D]"), "type datetime64"),
         (np.array([[10**400, 0]], dtype=object), "row 0, column 0"),
         (np.array([[{}, 0]], dtype=object), "got dict at row 0, column 0"),
+        (pd.DataFrame({"a": [0, np.ones(1)]}), "at row 1, column 0"),
     ],
 )
 def test_bad_input_is_named(X, words):
@@ -603,6 +604,14 @@ def test_events_are_the_cells_that_differ_from_the_base(missing, weighted, densi
         missing_cells = n + np.flatnonzero(np.isnan(row))
         found = sorted(events.cells[start:stop].tolist())
         assert found == [*differing.tolist(), *missing_cells.tolist()]
+
+
+@pytest.mark.parametrize("kind", ["S1", np.float16, object])
+def test_a_sparse_matrix_of_a_type_that_scipy_cannot_convert_is_refused(kind):
+    X = scipy.sparse.coo_array(np.eye(3))
+    X.data = X.data.astype(kind)  # older versions of scipy make such matrices themselves
+    with pytest.raises(InputError, match="0 and 1, got a sparse matrix of type"):
+        BitMatrix.from_dense(X)
 
 
 @pytest.mark.parametrize("number", [-1, 3000])

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bitmix.datasets import _differing, make_templates, paper_pair, sample_mixture
+from bitmix.em.sampling import _bernoulli
 from bitmix.errors import InputError
-from bitmix.models.sampling import _bernoulli
 
 
 def closest(templates):

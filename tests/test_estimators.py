@@ -353,6 +353,7 @@ def test_nothing_is_written_where_saving_fails(fitted, tmp_path):
         ({"noise": "low"}, "noise must be a number, got 'low'"),
         ({"pruning": "l2"}, "pruning must be 'l1'.*'l2'"),
         ({"binarize": "yes"}, "binarize must be a number"),
+        ({"binarize": np.array([0.5])}, "binarize must be a number"),
         ({"random_state": -1}, "random_state must be at least 0, got -1"),
         ({"random_state": "x"}, "random_state must be a whole number"),
     ],

@@ -162,12 +162,13 @@ def test_medoids_name_their_rows_and_refuse_what_makes_no_sense():
         model.odd(X, 0, 0)
 
 
-def test_medoids_are_the_same_from_a_file_and_with_any_back_end(tmp_path, monkeypatch):
+@pytest.mark.parametrize("other", ["reference", "compiled"])
+def test_medoids_are_the_same_from_a_file_and_with_any_back_end(tmp_path, monkeypatch, other):
     X, labels = sparse_rows(3000, 130, 3)
     BitMatrix.from_dense(X).save(tmp_path / "x.bits")
     rows = {"memory": BitMatrix.from_dense(X), "file": BitMatrix.open(tmp_path / "x.bits")}
     found = []
-    for kernels in ("reference", "compiled"):
+    for kernels in ("reference", other):
         monkeypatch.setenv("BITMIX_KERNELS", kernels)
         for where in rows.values():
             for metric in ("hamming", "tanimoto"):

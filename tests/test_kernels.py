@@ -16,10 +16,11 @@ from bitmix.datasets import make_templates, sample_mixture
 from bitmix.errors import InputError
 from bitmix.kernels import backend, fixed, reference
 from bitmix.kernels.bits import pack, padding_is_zero, unpack
-from bitmix.kernels.events import Events, EventTable, lanes, majority, padded
+from bitmix.kernels.events import Events, EventTable, lanes, padded
 from bitmix.kernels.scores import AffineScores, CellScores, PopcountScores
 from bitmix.kernels.threads import num_threads
 from bitmix.models.mixture import MIN_PROBABILITY, NOISE_MODELS, Mixture
+from bitmix.rows.packed import BitMatrix
 from bitmix.rows.protocol import Block, Layout
 
 compiled = pytest.importorskip("bitmix.kernels.compiled", reason="numba is missing")
@@ -687,7 +688,7 @@ def test_events_are_the_cells_that_differ_or_are_unknown(n, missing, kernels):
 
 def test_the_majority_is_strict():
     bits = np.array([[1, 1, 0, 1], [1, 0, 0, 1], [1, 1, 0, 0], [0, 0, 0, 1]], dtype=np.uint8)
-    assert majority(pack(bits), 4).tolist() == [True, False, False, True]
+    assert BitMatrix.from_dense(bits).base.tolist() == [True, False, False, True]
 
 
 def dense_scores(bits, known, const, zero, coef):

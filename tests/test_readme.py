@@ -78,7 +78,7 @@ def test_the_commands_of_the_first_steps_print_what_the_page_shows(tmp_path, mon
     console = re.findall(r"code-block:: console\n\n((?:    .*\n)+)", page("first_steps"))
     commands = [
         command
-        for block in console
+        for block in console[1:]  # the first installs
         for command in re.split(r"^    \$ ", block, flags=re.MULTILINE)[1:]
         if command.startswith("bitmix ")
     ]
@@ -153,8 +153,8 @@ def test_numbers_of_surveys_are_those_of_the_benchmark():
             assert any(each in text for each in said)
     lines = " ".join(page("search").split())
     for (part, measure), (total, of) in sums.items():
-        if part == "starts" and measure.endswith("n_init=5"):
-            table = measure.removesuffix(", n_init=5")
+        if part == "starts" and measure.endswith(", default"):
+            table = measure.removesuffix(", default")
             plain, _ = sums[part, f"{table}, 5 starts of plain EM"]
             assert f"* - {table} - {total:.0f} of {of} - {plain:.0f} of {of}" in lines
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bitmix.em.sampling import sample_mixture
 from bitmix.errors import InputError
 from bitmix.features.alphabet import Alphabet, Stroke
 from bitmix.features.images import ImageFolder, load_image_folder
-from bitmix.models.sampling import sample_mixture
 from bitmix.support import checks
 from bitmix.support.randomness import seed_of, stream
 from bitmix.theory.checks import largest_separation

@@ -14,11 +14,7 @@ from numpy.typing import NDArray
 
 from bitmix.certify import bounds
 from bitmix.em.predict import Tally
-from bitmix.kernels.bits import Words
-from bitmix.rows import Rows
 from bitmix.theory.tails import Floats, upper_tail
-
-MAX_HASHED_ROWS, MAX_HASHED_BYTES = 4_096, 1 << 25
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,21 +116,3 @@ def agreement_of(
     same, m = int((first == second).sum()), len(first)
     lower = float(bounds.lower_limits(same, m, alpha))
     return Agreement(same / max(m, 1), lower, m, rows_per_fit, alpha)
-
-
-def table_hash(rows: Rows) -> str:
-    """A number for a table: of up to 4,096 rows, or 32 MB, evenly spaced, in any order.
-
-    It tells whether a table is the one of the fit; a part of that table has another number.
-    """
-    m, n = rows.shape
-    most = min(m, MAX_HASHED_ROWS, max(1, MAX_HASHED_BYTES // (8 * rows.layout.width(n))))
-    spaced = np.linspace(0, m - 1, most).astype(np.int64)
-    words: Words = rows.subset(spaced).words
-    factors = np.random.default_rng(n).integers(1 << 63, size=words.shape[1], dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        keys = ((words ^ (words >> np.uint64(29))) * (2 * factors + np.uint64(1))).sum(axis=1)
-        for shift in (32, 29, 32):  # so that equal sums are no accident of few bits
-            keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(0xD6E8FEB86659FD93)
-        total = int(keys.sum(dtype=np.uint64))
-    return f"{m}x{n}:{total:016x}"

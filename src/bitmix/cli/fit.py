@@ -117,8 +117,11 @@ class Search:
         int, typer.Option(min=2, help="two-round and classic: number of EM steps.")
     ] = 10
     n_init: Annotated[
-        int, typer.Option("--n-init", "--starts", min=1, help="Largest number of starts.")
-    ] = 5
+        int | None,
+        typer.Option(
+            "--n-init", "--starts", min=1, help="Largest number of starts.", show_default="5 to 20"
+        ),
+    ] = None
     seed: Seed = 0
 
     def estimator(self, n_components: int) -> Any:
@@ -126,8 +129,9 @@ class Search:
         from bitmix.estimators.paper import ClassicEM, TwoRoundEM
         from bitmix.estimators.template import TemplateMixture
 
-        common: dict[str, Any] = {"n_init": self.n_init, "random_state": self.seed}
+        common: dict[str, Any] = {"n_init": self.n_init or 5, "random_state": self.seed}
         if self.method is Method.template:
+            common["n_init"] = self.n_init
             return TemplateMixture(
                 n_components, noise_model=str(self.noise_model), prior=self.prior, tol=self.tol,
                 max_iter=self.max_iter, max_rows_search=self.max_rows_search,
@@ -392,7 +396,7 @@ def _note_time(rows: Any, k: int, search: Search) -> None:
     from bitmix.estimators.tree import TREE_FROM, estimated_seconds
 
     if search.method is Method.template and k >= TREE_FROM:
-        flat, tree = estimated_seconds(rows.shape[0], rows.shape[1], k, search.n_init)
+        flat, tree = estimated_seconds(rows.shape[0], rows.shape[1], k, search.n_init or 5)
         typer.echo(
             f"bitmix: note: {k} templates are searched all at once, which takes about {flat:.0f} s "
             f"or more; --method tree takes about {tree:.0f} s",

@@ -19,6 +19,7 @@ from bitmix.em.search import (
     enough,
     evaluate,
     number_of_seeds,
+    number_of_starts,
     search,
 )
 from bitmix.em.step import expect
@@ -111,7 +112,8 @@ def fit_mixture(
         fit = converge(rows, _fit_from(rows, start, settings.noise), settings)
         starts = (Start(fit.nats, len(fit.objectives), finished=True),)
         return Result(fit, Search(fit, starts, 1), m, scores)
-    if found is None or settings.noise.model != "shared" or found.n_agreeing < enough(settings):
+    n_enough = enough(number_of_starts(settings, k, rows.shape[1]))
+    if found is None or settings.noise.model != "shared" or found.n_agreeing < n_enough:
         found = search(sample, k, settings, stream(seed, "seeds"))
     fit = found.fit
     if columns is not None:
@@ -139,7 +141,7 @@ def _first_fits(rows: Rows, k: int, settings: Settings, seed: int) -> tuple[Sear
     Unless its starts agree, there may be no such templates, as in sparse text: then a start with a
     probability per cell is another one to compare from.
     """
-    few = replace(settings, n_init=min(_FEW_STARTS, settings.n_init))
+    few = replace(settings, n_init=min(_FEW_STARTS, settings.n_init or _FEW_STARTS))
     found = search(rows, k, few, stream(seed, "seeds"))
     begun = [found.fit.mixture]
     if found.n_agreeing < ENOUGH:

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from bitmix.em.step import Statistics
 from bitmix.kernels import backend, fixed
 from bitmix.kernels.fixed import Ints
+from bitmix.kernels.items import Items
 from bitmix.models.mixture import MIN_PROBABILITY, Floats, Mixture, NoiseModel, wide_log_rates
-from bitmix.rows.items import Items
 
 _PRIOR_BITS = 40  # the objective takes the strength of the prior as a multiple of 2^-40
 _MAX_ROUNDS = 20

@@ -24,9 +24,12 @@ from bitmix.rows import Rows
 SEEDS_PER_COMPONENT, MIN_SEEDS, MIN_CELL_SEEDS = 2, 64, 32
 """l is 2k, but at least 64, because a light component beside a heavy one needs a seed, too. It is
 at least 32 with a probability per cell, which takes more rows to learn than a template."""
-MANY_SEEDS_STARTS, FEW_SEEDS_EVERY = 5, 2
-"""With a probability per cell, every second start after the first five has 2k seeds only, because
-starts from many seeds often end at the same place."""
+STARTS, NARROW, NARROW_STARTS = 5, 64, 20
+"""The number of starts if none is asked for: 5, or 20 with a probability per cell and at most 64
+columns. On such narrow tables, as in surveys, starts from many seeds often end at the same place,
+and seldom at the best, so every second start has k seeds only, which are not merged. Likelihoods
+are flat there: a start that seems to be done may gain 30 nats more, so none is given up. On wider
+tables starts from many seeds are better; those after the fifth have k."""
 ROWS_PER_SEED = 32
 """Templates are merged after they have seen this many rows; probabilities need all rows."""
 PLAIN_STEPS = 2
@@ -37,7 +40,9 @@ times the gain that its last gains forecast."""
 ENOUGH = 3
 """The least number of finished starts that agree before the search ends; see `enough`."""
 
-_LOOSER = 1000  # starts are compared when they are this many times `tol` from their limit
+_LOOSER, _CLOSER = 1000, 10
+"""Starts are compared when they are 1,000 times `tol` from their limit. Those that are nearly as
+good as the best one, but elsewhere, are compared again when they are 10 times `tol` from it."""
 _COOLING_ROWS, _MAX_HALVINGS = 256, 12
 _PATH_CELLS = 1 << 22  # more are too many to keep for an extrapolation
 _NEARLY = 20  # weights and rates change by 1/20 at most, so that 22 nats stay at least 20
@@ -48,7 +53,8 @@ class Settings:
     """How to fit."""
 
     noise: Noise
-    n_init: int
+    n_init: int | None
+    """The number of starts; by default `number_of_starts` decides."""
     max_iter: int
     tol: float
     """How far below its optimum a fit may end, in nats per row."""
@@ -101,52 +107,67 @@ class Search:
 def search(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> Search:
     """The best of several starts."""
     loose = replace(settings, tol=_LOOSER * settings.tol)
+    close = replace(settings, tol=_CLOSER * settings.tol)
     starts: list[Start] = []
     ends: list[_End] = []  # of the finished starts
     best: Fit | None = None
-    for number in range(settings.n_init):
-        few_seeds = number >= MANY_SEEDS_STARTS and number % FEW_SEEDS_EVERY == 1
+    narrow = is_narrow(settings, rows.shape[1])
+    n_init = number_of_starts(settings, k, rows.shape[1])
+    for number in range(n_init):
+        few_seeds = number % 2 == 1 if narrow else number >= STARTS
         begun = begin(rows, k, settings, rng, few_seeds=few_seeds)
         fit = evaluate(rows, begun, settings.noise)
         fit = converge(rows, fit, replace(loose, max_iter=min(CHECK_STEP, settings.max_iter)))
-        go_on = all(_may_reach(fit, end.objective) for end in ends)
+        go_on = narrow or all(_may_reach(fit, end.objective) for end in ends)
         if go_on:
             fit = converge(rows, fit, loose)
         starts.append(Start(fit.nats, len(fit.objectives), go_on or fit.converged))
         if not starts[-1].finished:
             continue
         end = _End.of(fit, loose.tol)
-        is_near = best is None or best.objective - fit.objective <= end.close
+        is_near = narrow or best is None or best.objective - fit.objective <= end.close
         if is_near and not any(map(end.agrees, ends)):
-            fit = converge(rows, fit, settings)
+            fit = converge(rows, fit, close)
             end = replace(end, places=(*end.places, _Place.of(fit)))
             best = fit if best is None or fit.objective > best.objective else best
         ends.append(end)
         highest = max(ends, key=lambda end: end.objective)
         n_agreeing = sum(end.agrees(highest) for end in ends)
-        if n_agreeing == len(ends) >= enough(settings) and highest.all_differ:
+        if n_agreeing == len(ends) >= enough(n_init) and highest.all_differ:
             break
     assert best is not None  # the first start is finished
     return Search(best, tuple(starts), n_agreeing)
 
 
-def enough(settings: Settings) -> int:
-    """The number of finished starts that agree which ends a search: more than half of all that were
-    asked for, and at least three. A user who asks for many starts expects a fit that few reach.
+def is_narrow(settings: Settings, n_columns: int) -> bool:
+    """Whether the table is one of few columns with a probability per cell, such as a survey."""
+    return settings.noise.model == "cell" and n_columns <= NARROW
+
+
+def number_of_starts(settings: Settings, k: int, n_columns: int) -> int:
+    """As many as asked for, or 5, or 20 if the table is narrow and there are several components."""
+    if settings.n_init is not None:
+        return settings.n_init
+    return NARROW_STARTS if is_narrow(settings, n_columns) and k > 1 else STARTS
+
+
+def enough(n_init: int) -> int:
+    """The number of finished starts that agree which ends a search: more than half of all starts,
+    and at least three. A user who asks for many starts expects a fit that few reach.
     """
-    return max(ENOUGH, settings.n_init // 2 + 1)
+    return max(ENOUGH, n_init // 2 + 1)
 
 
 def number_of_seeds(settings: Settings, k: int, n_rows: int, *, few: bool = False) -> int:
-    """l: as asked for, or 2 per component, but at least 64 or 32; no least number if `few`, with a
-    probability per cell.
+    """l: as asked for, or 2 per component, but at least 64 or 32; k if `few`, with a probability
+    per cell.
 
     No more than a quarter of the rows, where a seed that has only itself starves, unless that is
     fewer than 2 per component; and no more than there are rows.
     """
-    least = MIN_SEEDS
-    if settings.noise.model == "cell":
-        least = 1 if few else MIN_CELL_SEEDS
+    if few and settings.noise.model == "cell" and not settings.n_seeds:
+        return k
+    least = MIN_CELL_SEEDS if settings.noise.model == "cell" else MIN_SEEDS
     per_component = SEEDS_PER_COMPONENT * k
     wanted = min(max(per_component, least), max(per_component, -(-n_rows // 4) - 1))
     return min(max(k, settings.n_seeds or wanted), max(k, n_rows))
@@ -170,8 +191,10 @@ def begin(
     for cooler in [*range(halvings, 0, -1), *[0] * (1 + PLAIN_STEPS)]:
         statistics = accumulate(rows, mixture.scores(), noise.items, cooler)
         mixture = noise.maximise(statistics, mixture)
-    merged = merge(statistics, mixture, k, noise.prior)
-    return settings.noise.maximise(merged, mixture.with_equal_weights(np.arange(k)))
+    if l > k:
+        statistics = merge(statistics, mixture, k, noise.prior)
+        mixture = mixture.with_equal_weights(np.arange(k))
+    return settings.noise.maximise(statistics, mixture)
 
 
 def evaluate(rows: Rows, mixture: Mixture, noise: Noise) -> Fit:

@@ -14,7 +14,6 @@ from bitmix.models.mixture import Mixture
 from bitmix.rows import Rows, as_rows
 from bitmix.support.randomness import draw_without_replacement
 from bitmix.theory.guarantee import seeds_needed
-from bitmix.theory.tails import noise_of_pair
 
 _PAIRED = 256  # seeds that are compared with all before them at a time
 
@@ -140,7 +139,8 @@ def noise_at(distance: float, n: int) -> float:
     distance of n/2 or more, where q0 would be ½ and templates could not be distinguished, counts as
     a quarter of a bit less than n/2.
     """
-    return noise_of_pair(min(max(distance, 0.5), n / 2 - 0.25) / n)
+    p2 = min(max(distance, 0.5), n / 2 - 0.25) / n  # the probability that two rows differ in a bit
+    return p2 / (1 + math.sqrt(1 - 2 * p2))
 
 
 def closest_pair(words: Words) -> float:

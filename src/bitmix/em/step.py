@@ -11,10 +11,10 @@ from bitmix.kernels import backend, fixed
 from bitmix.kernels.bits import words_for
 from bitmix.kernels.events import EventTable
 from bitmix.kernels.fixed import Ints
+from bitmix.kernels.items import Items
 from bitmix.kernels.scores import CellScores, PopcountScores, Scores
 from bitmix.models.mixture import Floats, Mixture
 from bitmix.rows import Rows
-from bitmix.rows.items import Items
 from bitmix.rows.protocol import PLAIN, Block
 
 _STATISTICS_BYTES = 1 << 28  # partial sums of all threads together

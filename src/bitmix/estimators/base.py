@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bitmix.certify.bits import CertifiedBits, certify_bits, table_hash
+from bitmix.certify.bits import CertifiedBits, certify_bits
 from bitmix.certify.fit import FitCertificate, Method, certify_fit
 from bitmix.certify.verdict import Votes
 from bitmix.em import predict
+from bitmix.em.sampling import sample_mixture, sample_probabilities
 from bitmix.em.seeds import as_dense
 from bitmix.em.step import Round, expect
 from bitmix.errors import FileFormatError, InputError
@@ -25,9 +26,8 @@ from bitmix.groups.unlike import MIN_ROWS, Calibration, fit_of_rows, held_out
 from bitmix.kernels.fixed import MAX_COMPONENTS, MAX_ROWS
 from bitmix.models import file as modelfile
 from bitmix.models.mixture import Floats, Mixture, check_means
-from bitmix.models.sampling import sample_mixture, sample_probabilities
 from bitmix.models.tree import Tree
-from bitmix.rows import Rows, as_rows, is_dask
+from bitmix.rows import Rows, as_rows, check_items, is_dask, table_hash
 from bitmix.rows.codes import Codes
 from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
@@ -365,7 +365,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         )  # fmt: skip
         self._check_columns(X, rows, reset=False)
         if self.mixture_.items is not None:
-            self.mixture_.items.check(rows)
+            check_items(rows, self.mixture_.items)
         return rows
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -549,11 +549,6 @@ def _checked(value: Any, example: Any, name: str) -> Any:
             raise InputError(f"{name} must be true or false, got {value!r}")
         return value
     return checks.whole(value, name, least=0)
-
-
-def count_rows(rows: Rows) -> int:
-    """The number of rows as users see it: a row counts as often as its weight says."""
-    return max(rows.shape[0], int(rows.total_weight))
 
 
 def _memory() -> int:

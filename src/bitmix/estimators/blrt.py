@@ -8,7 +8,7 @@ from bitmix.estimators.template import TemplateMixture
 from bitmix.inference.fitted import in_memory
 from bitmix.inference.ratio_test import RatioTest, ratio_test
 from bitmix.rows import Rows, as_rows
-from bitmix.rows.learn import Wishes
+from bitmix.rows.learn import NO_WISHES
 from bitmix.support import checks
 from bitmix.support.randomness import seed_of
 
@@ -54,7 +54,9 @@ def blrt(
     """
     k = checks.whole(k, "k", least=2, remedy="the test compares k classes with k - 1")
     estimator = TemplateMixture(noise_model="cell") if estimator is None else estimator
-    rows = as_rows(X, estimator.binarize, missing=True, sample_weight=sample_weight, codes=Wishes())
+    rows = as_rows(
+        X, estimator.binarize, missing=True, sample_weight=sample_weight, codes=NO_WISHES
+    )
     seed = seed_of(random_state)
     model: TemplateMixture = clone(estimator).set_params(n_components=k - 1, random_state=seed)
     return one_class_more(rows, model.fit(rows, items=items), n=n, seed=seed)

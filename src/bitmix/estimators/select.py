@@ -14,15 +14,15 @@ from sklearn.base import clone
 
 from bitmix.em.fit import held_out
 from bitmix.errors import InputError, RangeWarning
-from bitmix.estimators.base import check_components, count_rows
+from bitmix.estimators.base import check_components
 from bitmix.estimators.blrt import one_class_more
 from bitmix.estimators.template import TemplateMixture
 from bitmix.inference.statistics import FitStatistics, patterns_to_count, statistics_of
 from bitmix.inference.tables import Column, Table, is_nothing
 from bitmix.kernels import fixed
+from bitmix.kernels.items import Items
 from bitmix.rows import Rows, as_rows
-from bitmix.rows.items import Items
-from bitmix.rows.learn import Wishes
+from bitmix.rows.learn import NO_WISHES
 from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
 from bitmix.support.extras import need
@@ -203,7 +203,9 @@ def select_components(
     estimator = TemplateMixture() if estimator is None else estimator
     if not isinstance(estimator, TemplateMixture):
         raise InputError(f"estimator must be a TemplateMixture, got {estimator!r}")
-    rows = as_rows(X, estimator.binarize, missing=True, sample_weight=sample_weight, codes=Wishes())
+    rows = as_rows(
+        X, estimator.binarize, missing=True, sample_weight=sample_weight, codes=NO_WISHES
+    )
     if criterion == "stability":
         rows = rows.repeated()
         if rows.layout.weight_one:
@@ -290,6 +292,11 @@ def _of_noise_model(fitted: TemplateMixture, question: Question) -> Selection:
     """A selection with the noise model that was chosen for one number of templates."""
     estimator = clone(fitted).set_params(noise_model=fitted.noise_model_)
     return _enumerated(estimator, {fitted.n_components: fitted}, question)
+
+
+def count_rows(rows: Rows) -> int:
+    """The number of rows as users see it: a row counts as often as its weight says."""
+    return max(rows.shape[0], int(rows.total_weight))
 
 
 def _enumerated(

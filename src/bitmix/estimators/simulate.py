@@ -11,10 +11,10 @@ from sklearn.base import clone
 
 from bitmix.certify.bounds import upper_limit
 from bitmix.datasets import make_templates
+from bitmix.em.sampling import sample_mixture
 from bitmix.errors import BitmixWarning, InputError
 from bitmix.estimators.paper import TwoRoundEM
 from bitmix.metrics import templates_recovered
-from bitmix.models.sampling import sample_mixture
 from bitmix.support import checks
 from bitmix.support.progress import hidden, progress
 from bitmix.support.randomness import stream

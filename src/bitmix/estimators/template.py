@@ -1,6 +1,5 @@
 """TemplateMixture: the estimator to start with."""
 
-import itertools
 import math
 import warnings
 from dataclasses import replace
@@ -17,14 +16,14 @@ from bitmix.em.noise import Noise
 from bitmix.em.search import Settings, Start, converge, evaluate, number_of_seeds
 from bitmix.em.seeds import initial_mixture
 from bitmix.errors import DuplicateTemplatesWarning, EmptyComponentsWarning, InputError
-from bitmix.estimators.base import FittedTemplates, check_components, count_rows
+from bitmix.estimators.base import FittedTemplates, check_components
 from bitmix.kernels.fixed import MAX_ROWS
-from bitmix.models.mixture import NOISE_MODELS, Floats, Mixture, as_noise_model
+from bitmix.kernels.items import Items
+from bitmix.models.mixture import NOISE_MODELS, Floats, Mixture, NoiseModel
 from bitmix.models.tree import Tree
-from bitmix.rows import Rows, as_rows
+from bitmix.rows import Rows, as_rows, check_items
 from bitmix.rows.convert import spans
-from bitmix.rows.items import Items
-from bitmix.rows.learn import Wishes
+from bitmix.rows.learn import NO_WISHES, Wishes
 from bitmix.support import checks
 from bitmix.support.progress import shown
 from bitmix.support.randomness import seed_of
@@ -32,7 +31,6 @@ from bitmix.theory.guarantee import seeds_needed
 
 _ROWS_AT_ONCE = 256  # when distinct rows are counted
 _FAINT = 1e-3  # the strength of the prior of groups, in rows
-_EQUAL = 1e-3  # components are equal if no probability differs by more
 
 
 class TemplateMixture(
@@ -62,9 +60,11 @@ class TemplateMixture(
         given rate also decides what ``"auto"`` means.
     prior : float, default=0.1
         The strength of the prior, in rows; see Notes. With 0, the likelihood is maximised.
-    n_init : int, default=5
-        The largest number of starts. If more than half of them agree, and at least three, and no
-        finished start ended elsewhere, the search ends earlier.
+    n_init : int, optional
+        The largest number of starts. By default it is 5, or 20 with a probability per cell and at
+        most 64 columns, where starts are cheap and often end at different places. If more than
+        half of them agree, and at least three, and no finished start ended elsewhere, the search
+        ends earlier.
     max_iter : int, default=10000
         The largest number of EM steps, of each start and of the fit to all rows.
     tol : float, default=1e-7
@@ -173,7 +173,7 @@ class TemplateMixture(
         noise_model: str = "auto",
         noise: Any = None,
         prior: float = 0.1,
-        n_init: int = 5,
+        n_init: int | None = None,
         max_iter: int = 10_000,
         tol: float = 1e-7,
         min_weight: float | None = None,
@@ -226,12 +226,15 @@ class TemplateMixture(
         one_values : value or list of values, optional
             What is read as 1 in every column that has one of these values. All else is 0 there.
         """
-        groups, columns = split_items(items)
+        groups, columns = ([], []) if items is None else split_items(items)
+        wishes = NO_WISHES
+        if one_values is not None or columns:
+            wishes = Wishes.of(one_values, columns)
         rows = as_rows(
-            X, self.binarize, missing=True, mask=mask, sample_weight=sample_weight,
-            codes=Wishes.of(one_values, columns),
-        )  # fmt: skip
-        k = check_components(self.n_components, count_rows(rows), rows.shape[1])
+            X, self.binarize, missing=True, mask=mask, sample_weight=sample_weight, codes=wishes
+        )
+        (m, n), total = rows.shape, int(rows.total_weight)
+        k = check_components(self.n_components, max(m, total), n)
         noise, compare_models = checked_noise(self.noise_model, self.noise, self.prior)
         if self.background:
             if noise.model != "cell" and not compare_models:
@@ -246,14 +249,21 @@ class TemplateMixture(
                 raise InputError(
                     "items must be names or numbers of columns, as X has other values than 0 and 1"
                 )
-            noise = replace(noise, items=Items.of_groups(groups, rows.shape[1]))
+            noise = replace(noise, items=Items.of_groups(groups, n))
         elif codes is not None:
             noise = replace(noise, items=codes.items)
-        check_items(noise, rows)
-        settings = checked_settings(self, noise, n_seeds=self._given_seeds(k))
-        total = int(rows.total_weight)
-        max_rows = checks.optional(checks.whole, self.max_rows_search, "max_rows_search", least=k)
-        start = None
+        if noise.items is not None:
+            if noise.model == "updown":
+                raise InputError(
+                    "noise_model='updown' has a rate for zeros and one for ones, which items with "
+                    "several values do not have: use 'auto', 'shared', 'component', 'feature' or "
+                    "'cell'"
+                )
+            check_items(rows, noise.items)
+        settings = self._settings(noise, k)
+        max_rows, start = self.max_rows_search, None
+        if max_rows is not None:
+            max_rows = checks.whole(max_rows, "max_rows_search", least=k)
         if self.init is not None:
             start = replace(initial_mixture(self.init, rows, k), items=noise.items)
         seed = seed_of(self.random_state)
@@ -273,7 +283,7 @@ class TemplateMixture(
         self.n_seeds_ = number_of_seeds(replace(settings, noise=noise), k, total)
         self.n_rows_searched_ = result.n_rows_searched
         self.noise_model_scores_ = {m: vars(s) for m, s in result.noise_model_scores.items()}
-        self.starts_ = tuple(vars(start) for start in found.starts)
+        self.starts_ = tuple(map(vars, found.starts))
         self.n_starts_ = sum(start.finished for start in found.starts)
         self.n_agreeing_ = found.n_agreeing
         self.objective_, self.converged_ = fit.nats, fit.converged
@@ -340,12 +350,8 @@ class TemplateMixture(
     @property
     def duplicates_(self) -> list[tuple[int, int]]:
         """Pairs of components whose probabilities are equal."""
-        p = self.probabilities_
-        equal: dict[bytes, list[int]] = {}
-        for i, template in enumerate(self.templates_):
-            equal.setdefault(template.tobytes(), []).append(i)
-        pairs = (pair for same in equal.values() for pair in itertools.combinations(same, 2))
-        return sorted((i, j) for i, j in pairs if np.abs(p[i] - p[j]).max() <= _EQUAL)
+        check_is_fitted(self)
+        return self.mixture_.duplicates()
 
     @property
     def noise_(self) -> Any:
@@ -378,18 +384,24 @@ class TemplateMixture(
             noise, model=self.mixture_.noise_model, items=self.mixture_.items,
             background=bool(self.background),
         )  # fmt: skip
-        return checked_settings(self, noise, n_seeds=self._given_seeds(len(self.weights_)))
+        return self._settings(noise, len(self.weights_))
 
     @classmethod
     def _check_noise(cls, mixture: Mixture) -> None:
         """Any noise model may be in a file."""
 
-    def _given_seeds(self, k: int) -> int | None:
-        """The number of seeds that `min_weight` asks for."""
-        delta = checks.between(self.delta, "delta", 0, 1)
-        if self.min_weight is None:
-            return None
-        return math.ceil(seeds_needed(checks.weight(self.min_weight, k), delta))
+    def _settings(self, noise: Noise, k: int) -> Settings:
+        """The settings of a search, from the parameters of the user."""
+        delta, n_seeds = checks.between(self.delta, "delta", 0, 1), None
+        if self.min_weight is not None:
+            n_seeds = math.ceil(seeds_needed(checks.weight(self.min_weight, k), delta))
+        return Settings(
+            noise=noise,
+            n_init=checks.optional(checks.whole, self.n_init, "n_init", least=1),
+            max_iter=checks.whole(self.max_iter, "max_iter", least=1),
+            tol=checks.not_negative(self.tol, "tol"),
+            n_seeds=n_seeds,
+        )
 
     def _warn(self, rows: Rows) -> None:
         all_searched = self.init is None and self.n_rows_searched_ == rows.shape[0]
@@ -400,7 +412,7 @@ class TemplateMixture(
                 EmptyComponentsWarning,
                 stacklevel=3,
             )
-        elif duplicates := self.duplicates_:
+        elif duplicates := self.mixture_.duplicates():
             i, j = duplicates[0]
             warnings.warn(
                 f"{len(duplicates)} pairs of components are equal, the first {i} and {j}: ask for "
@@ -421,9 +433,7 @@ def count_distinct(rows: Rows, k: int) -> int:
     """The number of distinct rows if it is below k, otherwise 0."""
     seen: set[bytes] = set()
     for start, stop in spans(rows.shape[0], _ROWS_AT_ONCE):
-        some = rows.subset(np.arange(start, stop))
-        weights = -1 if some.layout.weight_one else None
-        seen.update(row.tobytes() for row in some.words[:, :weights])
+        seen.update(rows.subset(np.arange(start, stop)).keys())
         if len(seen) >= k:
             return 0
     return len(seen)
@@ -439,12 +449,15 @@ def with_background(mixture: Mixture) -> Mixture:
 def checked_noise(noise_model: Any, noise: Any, prior: Any) -> tuple[Noise, bool]:
     """The noise model to fit, and whether models are to be compared first."""
     b = checks.not_negative(prior, "prior", most=MAX_ROWS)
-    given = _given_rates(noise)
+    given = () if noise is None else _given_rates(noise)
     if noise_model == "auto":
         if not given:
             return Noise("shared", b), True
         return Noise("shared" if len(given) == 1 else "updown", b, given), False
-    model = as_noise_model(noise_model)
+    if not isinstance(noise_model, str) or noise_model not in NOISE_MODELS:
+        names = ", ".join(NOISE_MODELS)
+        raise InputError(f"noise_model must be one of auto, {names}, got {noise_model!r}")
+    model: NoiseModel = noise_model
     if given and model != ("shared" if len(given) == 1 else "updown"):
         raise InputError(
             f"noise must be one rate for noise_model='shared' or two for 'updown', got {noise!r} "
@@ -455,29 +468,15 @@ def checked_noise(noise_model: Any, noise: Any, prior: Any) -> tuple[Noise, bool
 
 def split_items(items: Any) -> tuple[list[Any], list[str | int]]:
     """Groups of columns of bits, and columns that hold the values of an item."""
-    given = [items] if isinstance(items, str | int) else [] if items is None else list(items)
+    given = [items] if isinstance(items, str | int) else list(items)
     columns = [each for each in given if isinstance(each, str | int)]
     if columns and len(columns) < len(given):
         raise InputError(f"items must be groups of columns or columns, not both, got {items!r}")
     return ([], columns) if columns else (given, [])
 
 
-def check_items(noise: Noise, rows: Rows) -> None:
-    """Raise an error unless rows have one value per item, and the noise model takes items."""
-    if noise.items is None:
-        return
-    if noise.model == "updown":
-        raise InputError(
-            "noise_model='updown' has a rate for zeros and one for ones, which items with several "
-            "values do not have: use 'auto', 'shared', 'component', 'feature' or 'cell'"
-        )
-    noise.items.check(rows)
-
-
 def _given_rates(noise: Any) -> tuple[float | None, ...]:
-    """() for None, (q,) for a number, (α, β) for a pair; None stands for a rate to be estimated."""
-    if noise is None:
-        return ()
+    """(q,) for a number, (α, β) for a pair; None stands for a rate to be estimated."""
     if np.ndim(noise) == 0:
         return (checks.noise(noise),)
     rates = tuple(checks.optional(checks.between, rate, "noise", 0, 1) for rate in noise)
@@ -488,14 +487,3 @@ def _given_rates(noise: Any) -> tuple[float | None, ...]:
             f"noise must be rates α + β < 1, or a 1 would speak for a 0, got {noise!r}"
         )
     return rates
-
-
-def checked_settings(parameters: Any, noise: Noise, n_seeds: int | None) -> Settings:
-    """The settings of a search, from parameters of the user."""
-    return Settings(
-        noise=noise,
-        n_init=checks.whole(parameters.n_init, "n_init", least=1),
-        max_iter=checks.whole(parameters.max_iter, "max_iter", least=1),
-        tol=checks.not_negative(parameters.tol, "tol"),
-        n_seeds=n_seeds,
-    )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bitmix.kernels import backend
-from bitmix.kernels.bits import Words, pack, unpack, words_for
+from bitmix.kernels.bits import Words, pack, words_for
 from bitmix.kernels.fixed import Ints
 from bitmix.kernels.reference import Cells
 
@@ -177,13 +177,6 @@ def padded(const: Ints, width: int) -> Ints:
     out = np.full(width, _BELOW_ALL)
     out[: len(const)] = const
     return out
-
-
-def majority(words: Words, n_columns: int) -> NDArray[np.bool_]:
-    """Which columns are 1 in more than half of the rows."""
-    counts = unpack(words, n_columns).sum(axis=0, dtype=np.int64)
-    majority: Any = 2 * counts > len(words)
-    return majority
 
 
 def _differing(bits: Words, known: Words | None, n_columns: int, base: NDArray[np.bool_]) -> Words:

@@ -33,7 +33,7 @@ from contextlib import contextmanager
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from functools import cache
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +51,9 @@ LN2_48 = 195103586505167
 MAX_COMPONENTS = 2**21
 MAX_ROWS = 2**31
 
-_WORK = 128  # fraction bits while making tables; entries are checked against `decimal` in the tests
+WIDE_BITS = 128
+"""Fraction bits of exact logarithms, and of tables while they are made; the tests compare entries
+with `decimal`."""
 
 
 class Tables(NamedTuple):
@@ -73,16 +75,16 @@ def tables() -> Tables:
 
 def _powers(steps_per_nat: int, count: int) -> Ints:
     with exactly():
-        step = int((Decimal(-1) / steps_per_nat).exp() * (1 << _WORK))
-    value, entries = 1 << _WORK, []
+        step = int((Decimal(-1) / steps_per_nat).exp() * (1 << WIDE_BITS))
+    value, entries = 1 << WIDE_BITS, []
     for _ in range(count):
-        entries.append(_round_shift(value, _WORK - EXP_BITS))
-        value = _round_shift(value * step, _WORK)
+        entries.append(to_units(value, EXP_BITS))
+        value = to_units(value * step, 0)
     return np.array(entries, dtype=np.int64)
 
 
 def _logs() -> Ints:
-    return np.array([_round_shift(log, _WORK - LOG_BITS) for log in _wide_logs()[:-1]])
+    return np.array([to_units(log, LOG_BITS) for log in _wide_logs()[:-1]])
 
 
 @cache
@@ -94,16 +96,12 @@ def _wide_logs() -> tuple[int, ...]:
 def _log_step(t: int) -> int:
     """ln((t+1)/t) = 2·artanh(1/(2t+1)), by its series."""
     odd = 2 * t + 1
-    power, total, j = (2 << _WORK) // odd, 0, 1
+    power, total, j = (2 << WIDE_BITS) // odd, 0, 1
     while power:
         total += power // j
         power //= odd * odd
         j += 2
     return total
-
-
-def _round_shift(value: int, bits: int) -> int:
-    return (value + (1 << (bits - 1))) >> bits
 
 
 @contextmanager
@@ -123,23 +121,21 @@ def wide_log(numerator: int, denominator: int) -> int:
     lead = numerator << max(0, 11 - bits)
     edge = (lead >> (lead.bit_length() - 11)) << (lead.bit_length() - 11)
     t = (edge >> (edge.bit_length() - 11)) - 1024
-    z = ((lead - edge) << _WORK) // (lead + edge)
-    square = z * z >> _WORK
+    z = ((lead - edge) << WIDE_BITS) // (lead + edge)
+    square = z * z >> WIDE_BITS
     series, power = z, z
     for odd in (3, 5, 7):
-        power = power * square >> _WORK
+        power = power * square >> WIDE_BITS
         series += power // odd
     return (bits - denominator.bit_length()) * logs[-1] + logs[t] + 2 * series
 
 
-def ceiling(wide: int) -> int:
-    """From units of 2^-128 to a whole number, rounded up."""
-    return -(-wide >> _WORK)
-
-
-def to_units(wide: int, bits: int) -> int:
-    """From units of 2^-128 to the nearest whole number of units of 2^-bits."""
-    return _round_shift(wide, _WORK - bits)
+def to_units(wide: Any, bits: int) -> Any:
+    """From units of 2^-128 to the nearest whole number of units of 2^-bits; an integer of Python's,
+    or an array of them.
+    """
+    cut = WIDE_BITS - bits
+    return (wide + (1 << (cut - 1))) >> cut
 
 
 def score_bits(bound_nats: int) -> int:

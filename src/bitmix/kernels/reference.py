@@ -142,28 +142,39 @@ def posteriors(scores: Ints, bits: int, tables: Tables) -> tuple[Ints, Ints, Int
     top = scores[rows, best]
     gap = top[:, None] - scores
     alive = gap < (CUT_NATS << bits)
-    e = np.where(alive, _exp(_rescale(np.where(alive, gap, 0), bits), tables), 0)
+    gap = np.where(alive, gap, 0)
+    gap = gap >> (bits - LOG_BITS) if bits >= LOG_BITS else gap << (LOG_BITS - bits)
+    e = tables.coarse[gap >> 26] * tables.fine[(gap >> 16) & 1023]  # exp(-gap) in units of 2^-31
+    e = (e + (1 << (EXP_BITS - 1))) >> EXP_BITS
+    e -= (e * (gap & 0xFFFF) + (1 << (LOG_BITS - 1))) >> LOG_BITS
+    e[~alive] = 0
     total = e.sum(axis=1)
 
     shares = (e << SHARE_BITS) // total[:, None]
     shares[rows, best] = 0
     shares[rows, best] = (1 << SHARE_BITS) - shares.sum(axis=1)
 
-    return shares, top, _log(total, tables)
+    return shares, top, logs(total * 2.0**-EXP_BITS, tables)  # totals are below 2^53
 
 
 def logs(values: NDArray[np.float64], tables: Tables) -> Ints:
     """ln of positive floats in units of 2^-32, within 2^-29, the same on every platform.
 
-    A float is mantissa·2^exponent exactly; the leading 32 bits of the mantissa go through
-    `_log_of_lead` (relative error 2^-31, then five roundings); exponent times ln 2 adds one more.
+    A float is mantissa·2^exponent exactly. The logarithm of the leading 32 bits of the mantissa
+    (relative error 2^-31) is that of a table entry and three terms of a series; five roundings, and
+    one more of the exponent times ln 2.
     """
     if not np.all(values > 0):
         raise ValueError("only positive numbers have logarithms")
     mantissa, exponent = np.frexp(values)
     lead = (mantissa * 2.0**32).astype(np.int64)
     octaves = exponent.astype(np.int64) - 1
-    log: Ints = ((octaves * LN2_48) >> 16) + _log_of_lead(lead, tables)
+    t = (lead >> 21) & 1023
+    edge = (t + 1024) << 21
+    u = ((lead - edge) << LOG_BITS) // edge
+    u2 = (u * u) >> LOG_BITS
+    u3 = (u2 * u) >> LOG_BITS
+    log: Ints = ((octaves * LN2_48) >> 16) + tables.logs[t] + u - (u2 >> 1) + u3 // 3
     return log
 
 
@@ -237,37 +248,3 @@ def merged_likelihoods(
         some = np.where(mixed, counts, 1.0)
         units += sign * np.rint(some * logs(some, tables) * 2.0**-16).astype(np.int64)
     return units.sum(axis=1)
-
-
-def _rescale(nats: Ints, bits: int) -> Ints:
-    """From units of 2^-bits to units of 2^-32, cutting what is finer."""
-    shift = bits - LOG_BITS
-    return nats >> shift if shift >= 0 else nats << -shift
-
-
-def _exp(gap: Ints, tables: Tables) -> Ints:
-    """exp(-gap) in units of 2^-31, gap in units of 2^-32 nats and below the cut."""
-    e: Ints = tables.coarse[gap >> 26] * tables.fine[(gap >> 16) & 1023]
-    e = (e + (1 << (EXP_BITS - 1))) >> EXP_BITS
-    return e - ((e * (gap & 0xFFFF) + (1 << (LOG_BITS - 1))) >> LOG_BITS)
-
-
-def _log(total: Ints, tables: Tables) -> Ints:
-    """ln(total·2^-31) in units of 2^-32 nats, for total ≥ 2^31."""
-    octave = np.searchsorted(_POWERS, total, side="right") - 1
-    log: Ints = ((octave * LN2_48) >> 16) + _log_of_lead(total >> octave, tables)
-    return log
-
-
-def _log_of_lead(lead: Ints, tables: Tables) -> Ints:
-    """ln(lead·2^-31) in units of 2^-32 for 2^31 ≤ lead < 2^32, by table and three terms."""
-    t = (lead >> 21) & 1023
-    edge = (t + 1024) << 21
-    u = ((lead - edge) << LOG_BITS) // edge
-    u2 = (u * u) >> LOG_BITS
-    u3 = (u2 * u) >> LOG_BITS
-    log: Ints = tables.logs[t] + u - (u2 >> 1) + u3 // 3
-    return log
-
-
-_POWERS = 1 << np.arange(EXP_BITS, 62, dtype=np.int64)

@@ -14,6 +14,7 @@ The E step of the first four also takes real-valued templates, as the paper's do
 T·ln P(x | 1) + (1 - T)·ln P(x | 0). That is a density over rows only if T is binary.
 """
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,8 +27,8 @@ from bitmix.errors import InputError
 from bitmix.kernels import backend, fixed
 from bitmix.kernels.bits import Words, pack, unpack
 from bitmix.kernels.fixed import Ints
+from bitmix.kernels.items import Items
 from bitmix.kernels.scores import AffineScores, CellScores, PopcountScores, Scores
-from bitmix.rows.items import Items
 from bitmix.support import checks
 
 Floats = NDArray[np.float64]
@@ -36,18 +37,12 @@ NOISE_MODELS: tuple[NoiseModel, ...] = ("shared", "updown", "component", "featur
 """From the simplest on."""
 MIN_PROBABILITY = 2.0**-40
 """Scores take probabilities no closer to 0 and 1 than this."""
-
-
-def as_noise_model(value: Any) -> NoiseModel:
-    """A noise model by its name."""
-    if isinstance(value, str) and value in NOISE_MODELS:
-        return value
-    raise InputError(f"noise_model must be one of auto, {', '.join(NOISE_MODELS)}, got {value!r}")
+_EQUAL = 1e-3  # components are equal if no probability differs by more
 
 
 def wide_log_rates(rate: float) -> tuple[int, int]:
     """ln(1 - rate) and ln(rate) in units of 2^-128."""
-    flips, of = rate.as_integer_ratio()
+    flips, of = float(rate).as_integer_ratio()
     return fixed.wide_log(of - flips, of), fixed.wide_log(flips, of)
 
 
@@ -119,10 +114,10 @@ class Mixture:
     @property
     def flip_rates(self) -> tuple[Any, Any]:
         """P(1 | template bit 0) and P(0 | template bit 1)."""
-        if self.noise_model == "updown":
-            alpha, beta = np.asarray(self.noise).tolist()
-            return alpha, beta
-        return self.noise, self.noise
+        if self.noise is None or np.shape(self.noise) != (2,):
+            return self.noise, self.noise
+        alpha, beta = np.asarray(self.noise).tolist()
+        return alpha, beta
 
     @property
     def probabilities(self) -> Floats:
@@ -140,6 +135,18 @@ class Mixture:
         rates = np.atleast_1d(np.asarray(self.noise)).clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
         to_logs = backend(4e-8 * rates.size).logs
         return to_logs(1 - rates, fixed.tables()), to_logs(rates, fixed.tables())
+
+    def duplicates(self) -> list[tuple[int, int]]:
+        """Pairs of components whose probabilities are equal."""
+        p, pairs = self.probabilities, []
+        equal: dict[bytes, list[int]] = {}
+        for i, template in enumerate(self.templates):
+            equal.setdefault(template.tobytes(), []).append(i)
+        for same in equal.values():
+            for i, j in itertools.combinations(same, 2):
+                if np.abs(p[i] - p[j]).max() <= _EQUAL:
+                    pairs.append((i, j))
+        return sorted(pairs)
 
     def density(self) -> "Mixture":
         """The same mixture with rounded templates: a proper density over rows."""
@@ -196,9 +203,8 @@ class Mixture:
             return self._item_scores(zero_right, zero_wrong, log_weights, bits)
         binary = self.noise_model != "feature" and np.all((self.means == 0) | (self.means == 1))
         if binary:
-            per_cell, per_one, up, down = (
-                np.broadcast_to(v, (k, 1))[:, 0].copy() for v in (zero_right, per_one, up, down)
-            )
+            of_template = np.array([zero_right, per_one, up, down])[:, :, 0]
+            per_cell, per_one, up, down = np.broadcast_to(of_template, (4, k)).copy()
             templates = pack(self.means.astype(np.uint8))
             sizes = self.means.sum(axis=1).astype(np.int64)
             const, zeros = log_weights + n * per_cell - down * sizes, (per_cell, per_cell - down)
@@ -228,13 +234,21 @@ class Mixture:
         largest = 28  # nats: -ln of the least probability, rounded up
         bits = min(fixed.LOG_BITS, fixed.score_bits(n * (4 * largest + 4) + 1600))
         columns = None if self.items is None else np.flatnonzero(self.items.is_value)
-        return CellScores(self._log_weights(bits, n * (largest + 1)), rates, bits, columns)
+        return CellScores(self._log_weights(bits, largest), rates, bits, columns)
 
-    def _log_weights(self, bits: int, largest_sum: int) -> Ints:
-        """ln w_i in units of 2^-bits; a component of weight 0 is put below all scores."""
+    def _log_weights(self, bits: int, largest: int, *, exact: bool = False) -> Ints:
+        """ln w_i in units of 2^-bits, from tables or rounded to the nearest unit. A component of
+        weight 0 is put below all scores; no logarithm of a rate is larger than `largest` nats.
+        """
         positive = np.where(self.weights > 0, self.weights, 1.0)
-        logs = backend().logs(positive, fixed.tables()) >> (fixed.LOG_BITS - bits)
-        lowest = int(logs.min()) - ((largest_sum + fixed.CUT_NATS + 1) << bits)
+        if exact:
+            values, place = np.unique(positive, return_inverse=True)
+            wide = [fixed.wide_log(*w.as_integer_ratio()) for w in values.tolist()]
+            logs = fixed.to_units(np.array(wide, dtype=object), bits).astype(np.int64)[place]
+        else:
+            logs = backend().logs(positive, fixed.tables()) >> (fixed.LOG_BITS - bits)
+        sum_of_cells = self.means.shape[1] * (largest + 1)
+        lowest = int(logs.min()) - ((sum_of_cells + fixed.CUT_NATS + 1) << bits)
         return np.where(self.weights > 0, logs, lowest)
 
     def _logs(self) -> tuple[Ints, Ints, Ints, Ints, Ints, int]:
@@ -247,26 +261,18 @@ class Mixture:
             largest = -int(min(right.min(), wrong.min())) >> fixed.LOG_BITS
             bits = min(fixed.LOG_BITS, fixed.score_bits(n * (4 * largest + 4) + 1600))
             right, wrong = (log >> (fixed.LOG_BITS - bits) for log in (right, wrong))
-            log_weights = self._log_weights(bits, n * (largest + 1))
+            log_weights = self._log_weights(bits, largest)
             return right, wrong, right, wrong, log_weights, bits
-        wide = [wide_log_rates(float(rate)) for rate in self.flip_rates]  # exact logarithms
-        largest = fixed.ceiling(-min(map(min, wide)))
+        wide = np.array(list(map(wide_log_rates, self.flip_rates)), dtype=object)
+        largest = -(wide.min() >> fixed.WIDE_BITS)
         bits = fixed.score_bits(n * (2 * largest + 1) + 800)
-        (zero_right, zero_wrong), (one_right, one_wrong) = (_in_units(*w, bits) for w in wide)
-        of_weight = {
-            w: fixed.to_units(fixed.wide_log(*w.as_integer_ratio()), bits)
-            for w in set(self.weights.tolist()) - {0.0}
-        }
-        log_weights = np.array([of_weight.get(w, 0) for w in self.weights.tolist()])
-        lowest = int(log_weights.min()) - ((n * (largest + 1) + fixed.CUT_NATS + 1) << bits)
-        log_weights = np.where(self.weights > 0, log_weights, lowest)
+        right = fixed.to_units(wide[:, 0], bits)  # of α and of β
+        wrong = right - fixed.to_units(wide[:, 0] - wide[:, 1], bits)  # the difference is rounded
+        (zero_right, one_right), (zero_wrong, one_wrong) = (
+            np.array([right, wrong]).astype(np.int64).reshape(2, 2, 1, 1)
+        )
+        log_weights = self._log_weights(bits, largest, exact=True)
         return zero_right, zero_wrong, one_right, one_wrong, log_weights, bits
-
-
-def _in_units(right: int, wrong: int, bits: int) -> tuple[Ints, Ints]:
-    """Both logarithms in units of 2^-bits, as tables of one cell; their difference is rounded."""
-    in_units = fixed.to_units(right, bits)
-    return np.array([[in_units]]), np.array([[in_units - fixed.to_units(right - wrong, bits)]])
 
 
 def check_means(means: NDArray[Any]) -> None:

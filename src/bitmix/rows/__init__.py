@@ -1,18 +1,26 @@
 """Where rows live: in memory, in a file or on a cluster. All of them follow `protocol.Rows`."""
 
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bitmix.errors import CodesWarning, InputError, NotPlainError
+from bitmix.kernels.bits import Words
+from bitmix.kernels.fixed import Ints
+from bitmix.kernels.items import Items
 from bitmix.rows.coded import coded_words, learn_codes
 from bitmix.rows.codes import Codes
-from bitmix.rows.learn import Wishes
+from bitmix.rows.learn import NO_WISHES, Wishes
 from bitmix.rows.packed import BitMatrix
-from bitmix.rows.protocol import Layout, Rows
+from bitmix.rows.protocol import Block, Layout, Rows
 
-__all__ = ["Rows", "as_rows", "fetch_if_small", "is_dask", "unweighted"]
+__all__ = [
+    "Rows", "as_rows", "check_items", "fetch_if_small", "is_dask", "table_hash", "unweighted",
+]  # fmt: skip
+
+MAX_HASHED_ROWS, MAX_HASHED_BYTES = 4_096, 1 << 25
 
 
 def is_dask(X: Any) -> bool:
@@ -38,7 +46,7 @@ def as_rows(
     if is_dask(X) or getattr(type(X), "remote", False) is True:
         from bitmix.rows.cluster import ClusterRows
 
-        coded = codes.concern_values if isinstance(codes, Wishes) else codes and codes.columns
+        coded = codes != NO_WISHES if isinstance(codes, Wishes) else codes and codes.columns
         if coded and is_dask(X):
             raise InputError(
                 "X is on a cluster, where it must hold 0 and 1: write it as bits first, with "
@@ -59,7 +67,7 @@ def _local_rows(
         return BitMatrix.from_dense(X, binarize=binarize, missing=missing)
     if isinstance(codes, Wishes):
         try:
-            if not codes.concern_values:
+            if codes == NO_WISHES:
                 return BitMatrix.from_dense(X, missing=missing)
         except NotPlainError:
             if hasattr(X, "tocsr"):
@@ -88,7 +96,7 @@ def _learned(X: Any, wishes: Wishes) -> Codes:
 
 def _check_unread(X: Any, codes: Codes | Wishes | None) -> None:
     """Refuse codes that would be ignored, or that differ from those of packed rows."""
-    if isinstance(codes, Wishes) and codes.concern_values:
+    if isinstance(codes, Wishes) and codes != NO_WISHES:
         raise InputError(
             "X is packed already, so that one_values= and the names of items= come too late: give "
             "the table itself"
@@ -111,3 +119,50 @@ def fetch_if_small(rows: Rows, limit: int) -> Rows:
     """Load remote rows into memory if there are at most `limit`."""
     m = rows.shape[0]
     return rows.subset(np.arange(m)) if rows.remote and m <= limit else rows
+
+
+def table_hash(rows: Rows) -> str:
+    """A number for a table: of up to 4,096 rows, or 32 MB, evenly spaced, in any order.
+
+    It tells whether a table is the one of the fit; a part of that table has another number.
+    """
+    m, n = rows.shape
+    most = min(m, MAX_HASHED_ROWS, max(1, MAX_HASHED_BYTES // (8 * rows.layout.width(n))))
+    spaced = np.linspace(0, m - 1, most).astype(np.int64)
+    words: Words = rows.subset(spaced).words
+    factors = np.random.default_rng(n).integers(1 << 63, size=words.shape[1], dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        keys = ((words ^ (words >> np.uint64(29))) * (2 * factors + np.uint64(1))).sum(axis=1)
+        for shift in (32, 29, 32):  # so that equal sums are no accident of few bits
+            keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(0xD6E8FEB86659FD93)
+        total = int(keys.sum(dtype=np.uint64))
+    return f"{m}x{n}:{total:016x}"
+
+
+def check_items(rows: Rows, items: Items) -> None:
+    """Raise an error unless every row has one value per item, or all its columns missing."""
+    counts = rows.map_reduce(partial(_count_wrong, items=items), block_cells=1, workers=1 << 16)
+    wrong = np.flatnonzero(counts)
+    if wrong.size:
+        group = items.groups[int(wrong[0])]
+        raise InputError(
+            f"every row must have one value per item, but {counts[wrong[0]]:,} rows do not "
+            f"have exactly one 1 in columns {group}: a missing answer is missing in all of "
+            "them, and a value that the fit has not seen has no column"
+        )
+
+
+def _count_wrong(block: Block, *, items: Items) -> Ints:
+    """The number of rows per item that do not have exactly one of its values."""
+    counts = np.zeros(items.n_items, dtype=np.int64)
+    bits, known = block.bits, block.known
+    for i, mask in enumerate(items.masks):
+        words = np.flatnonzero(mask)
+        ones = np.bitwise_count(bits[:, words] & mask[words]).sum(axis=1)
+        wrong = ones != 1
+        if known is not None:
+            n_known = np.bitwise_count(known[:, words] & mask[words]).sum(axis=1)
+            complete = n_known == np.bitwise_count(mask).sum()
+            wrong = (wrong & complete) | (~complete & (n_known > 0))
+        counts[i] = np.count_nonzero(wrong)
+    return counts

@@ -45,7 +45,8 @@ def text_of(value: Any) -> str:
         return text_of(value.decode(errors="replace"))
     if isinstance(value, int | bool):
         return str(value)
-    if isinstance(value, dict | list | tuple | set):
+    array = isinstance(value, np.ndarray) and value.ndim > 0
+    if array or isinstance(value, dict | list | tuple | set):
         raise CellTypeError(
             f"argument must be a string or a number: cells must hold one value, got {value!r}"
         )

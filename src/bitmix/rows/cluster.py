@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bitmix.errors import ClusterError, FileFormatError, InputError
 from bitmix.kernels.bits import WORD, Words, pack, unpack, words_for
-from bitmix.kernels.events import BASE_ROWS, majority
+from bitmix.kernels.events import BASE_ROWS
 from bitmix.kernels.fixed import Ints
 from bitmix.kernels.threads import one_thread
 from bitmix.rows.bitfile import WordsFile
@@ -221,9 +221,7 @@ class ClusterRows:
     @cached_property
     def base(self) -> NDArray[np.bool_]:
         """Which columns are mostly 1 in the first rows."""
-        words = self.take_words(np.arange(min(self.shape[0], BASE_ROWS)))
-        bits = np.ascontiguousarray(self.layout.bits(words, self._n_columns))
-        return majority(bits, self._n_columns)
+        return self.subset(np.arange(min(self.shape[0], BASE_ROWS))).base
 
     @property
     def very_sparse(self) -> bool:

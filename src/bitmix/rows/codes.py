@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from bitmix.errors import InputError
 from bitmix.kernels.bits import Words
+from bitmix.kernels.items import Items
 from bitmix.rows.cells import MISSING, Numbers, Vocabulary, as_number, pack_columns
-from bitmix.rows.items import Items
 
 PAIRS = (("0", "1"), ("false", "true"), ("f", "t"), ("no", "yes"), ("n", "y"),
          ("absent", "present"), ("-", "+"))  # fmt: skip

@@ -87,7 +87,8 @@ def pack_cells(
     missing: bool = False,
 ) -> tuple[Words, Words | None]:
     """A block of cells as packed bits and packed known cells, which are None if all are known."""
-    cells = _as_numbers(cells, origin, first_row)
+    if isinstance(cells, np.ma.MaskedArray) or cells.dtype.kind not in "biuf":
+        cells = _as_numbers(cells, origin, first_row)
     if missing and cells.dtype.kind == "f":
         known = ~np.isnan(cells)
         if not known.all():
@@ -152,7 +153,11 @@ def source(X: Any) -> tuple[tuple[int, int], Block, Any]:
         names, X = None, X.tocsr()
         block = lambda a, b: _densify(X[a:b])  # noqa: E731
     else:
-        names, X = None, X if isinstance(X, np.ma.MaskedArray) else _as_array(X)
+        names = None
+        try:
+            X = X if isinstance(X, np.ma.MaskedArray) else np.asarray(X)
+        except ValueError as error:
+            raise InputError(f"X must be a table of rows of equal length: {error}") from None
         block = lambda a, b: X[a:b]  # noqa: E731
     return _check_shape(X.shape), block, names
 
@@ -165,13 +170,6 @@ def _from_pandas(part: Any) -> NDArray[Any]:
         raise NotPlainError(
             f"X must hold 0 and 1, but pandas makes no array of it: {error}"
         ) from None
-
-
-def _as_array(X: Any) -> NDArray[Any]:
-    try:
-        return np.asarray(X)
-    except ValueError as error:
-        raise InputError(f"X must be a table of rows of equal length: {error}") from None
 
 
 def _densify(part: Any) -> NDArray[Any]:
@@ -239,6 +237,8 @@ def _as_number(value: Any) -> float:
         return np.nan
     if isinstance(value, str | bytes):
         raise ValueError("text, even '0' and '1', is not a number")
+    if isinstance(value, np.ndarray) and value.ndim > 0:
+        raise ValueError("an array, even of one number, is not a number")
     return float(value)
 
 

@@ -50,10 +50,9 @@ class Wishes:
         """Codes without columns, which read the values of cells as the user says."""
         return Codes(missing=self.missing, filled=self.filled, above=self.above)
 
-    @property
-    def concern_values(self) -> bool:
-        """Whether a table of 0 and 1 could be read in another way than without wishes."""
-        return bool(self.ones or self.items or self.codes != Codes())
+
+NO_WISHES = Wishes()
+"""A table of 0 and 1 is read as it is; the codes of any other are learned."""
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,10 @@ def list_sparse(X: Any, binarize: float | None) -> Events | None:
     """The ones of a sparse matrix of 0 and 1, if their list is smaller than packed words."""
     if len(X.shape) != 2:
         return None  # the packing of words says what is wrong
-    X = X.tocsr()
+    try:
+        X = X.tocsr()
+    except ValueError:  # older versions of scipy make matrices that they cannot convert
+        raise InputError(f"X must hold 0 and 1, got a sparse matrix of type {X.dtype}") from None
     try:
         X.check_format(full_check=True)
     except ValueError as error:

@@ -1,6 +1,7 @@
 """BitMatrix: rows of bits, 64 columns per word, in memory or in a file."""
 
 import html
+import itertools
 import math
 import operator
 import os
@@ -15,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from bitmix.errors import InputError
 from bitmix.kernels import backend
 from bitmix.kernels.bits import WORD, Words, pack, padding_is_zero, unpack, words_for
-from bitmix.kernels.events import BASE_ROWS, Events, majority
+from bitmix.kernels.events import BASE_ROWS, Events
 from bitmix.kernels.fixed import MAX_ROWS, Ints
 from bitmix.kernels.threads import available as threads_available
 from bitmix.kernels.threads import run_in_threads
@@ -114,12 +115,9 @@ class BitMatrix:
         self.layout, self.codes = layout, codes
         return self
 
-    def _with_words(self, words: Words | ListedWords) -> Self:
-        """Other rows with the same columns and layout."""
-        return self._with(words, self.layout)
-
-    def _with(self, words: Words | ListedWords, layout: Layout) -> Self:
-        """Other rows, laid out in another way, with the same columns."""
+    def _with(self, words: Words | ListedWords, layout: Layout | None = None) -> Self:
+        """Other rows with the same columns, perhaps laid out in another way."""
+        layout = self.layout if layout is None else layout
         return self.trusted(words, self._n_columns, self.feature_names, layout, self.codes)
 
     @classmethod
@@ -135,7 +133,8 @@ class BitMatrix:
         missing : bool, default=False
             Whether cells may be missing: NaN, masked, or empty in a nullable column.
         """
-        binarize = checks.optional(checks.between, binarize, "binarize", -math.inf, math.inf)
+        if binarize is not None:
+            binarize = checks.between(binarize, "binarize", -math.inf, math.inf)
         if isinstance(X, BitMatrix):
             return cls._from_bits(X, binarize, missing)
         matrix = X.X if is_anndata(X) else X
@@ -319,7 +318,7 @@ class BitMatrix:
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             if step == 1:
-                return self._with_words(self._read(start, max(start, stop)))
+                return self._with(self._read(start, max(start, stop)))
             rows = np.arange(start, stop, step)
         chosen = np.asarray(rows)
         if chosen.size == 0 and chosen.ndim == 1:
@@ -422,18 +421,20 @@ class BitMatrix:
             words = np.ascontiguousarray(rows.words[:, :-1])
         return self._with(words, Layout(self.layout.missing))
 
+    def keys(self) -> list[bytes]:
+        """The bits and known cells of each row as bytes, the same for equal rows."""
+        if isinstance(self._words, ListedWords):
+            return self._words.keys()
+        words = self.words[:, :-1] if self.layout.weight_one else self.words
+        return np.ascontiguousarray(words).view(f"V{8 * words.shape[1]}")[:, 0].tolist()
+
     def distinct(self) -> "BitMatrix":
         """The distinct rows in the order in which they first appear, each with its weight, if they
         are at most half of all rows or have weights. Otherwise all rows, copies of a row together.
         """
-        units = self._weight_units
-        if isinstance(self._words, ListedWords):
-            keys = self._words.keys()
-        else:
-            words = self.words if units is None else self.words[:, :-1]
-            keys = [row.tobytes() for row in words]
-        number_of = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-        numbers = np.array([number_of[key] for key in keys])
+        units, keys = self._weight_units, self.keys()
+        number_of = dict(zip(dict.fromkeys(keys), itertools.count(), strict=False))
+        numbers = np.array(list(map(number_of.__getitem__, keys)))
         if units is None and 2 * len(number_of) > len(keys):
             return self.subset(np.argsort(numbers, kind="stable"))
         weights = np.zeros(len(number_of), dtype=np.int64)
@@ -480,16 +481,23 @@ class BitMatrix:
     def subset(self, indices: NDArray[np.int64]) -> "BitMatrix":
         """The rows with these numbers, in memory, with their known cells and weights."""
         if isinstance(self._words, ListedWords):
-            return self._with_words(self._words.subset(indices))
-        return self._with_words(self.take_words(indices))
+            return self._with(self._words.subset(indices))
+        return self._with(self.take_words(indices))
 
     @cached_property
     def base(self) -> NDArray[np.bool_]:
         """The row that events are counted from: which columns are mostly 1 in the first rows."""
         if isinstance(self._words, ListedWords):
             return self._words.events.base
+        m, ones = self._ones_in_head
+        base: Any = 2 * ones > m
+        return base
+
+    @cached_property
+    def _ones_in_head(self) -> tuple[int, Ints]:
+        """The number of the first rows, and how many of them are 1 in each column."""
         head = self.layout.bits(self._read(0, min(len(self), BASE_ROWS)), self._n_columns)
-        return majority(np.ascontiguousarray(head), self._n_columns)
+        return len(head), unpack(head, self._n_columns).sum(axis=0, dtype=np.int64)
 
     @cached_property
     def _majority(self) -> Words:
@@ -517,8 +525,8 @@ class BitMatrix:
         """Whether a row has fewer events than words, and its events are at hand."""
         per_row = words_for(self._n_columns)
         if isinstance(self._words, np.ndarray) and "listed" not in vars(self):
-            head = self.layout.bits(self._words[:BASE_ROWS], self._n_columns)
-            if 2 * len(head) * per_row < Events.count(head, None, self._n_columns, self.base):
+            m, ones = self._ones_in_head
+            if 2 * m * per_row < np.minimum(ones, m - ones).sum():
                 return False  # clearly not, so that lists are not made
         return self.listed is not None and len(self.listed.cells) < len(self) * per_row
 

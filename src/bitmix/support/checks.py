@@ -57,7 +57,8 @@ def not_negative(value: Any, name: str, *, most: float = math.inf) -> float:
 
 
 def _number(value: Any, name: str) -> float:
-    if isinstance(value, str):
+    array = isinstance(value, np.ndarray) and value.ndim > 0  # NumPy before 2.4 takes arrays of one
+    if isinstance(value, str) or array:
         raise InputError(f"{name} must be a number, got {value!r}")
     try:
         return float(value)

@@ -19,7 +19,7 @@ from bitmix.rows.coded import Columns, Part, encode, learn_from_parts
 from bitmix.rows.codes import PLAIN, Codes, Encoder
 from bitmix.rows.convert import Origin, all_known, block_spans, octets_to_words, pack_cells
 from bitmix.rows.files.request import Request, Roles
-from bitmix.rows.learn import Advice, Wishes
+from bitmix.rows.learn import NO_WISHES, Advice, Wishes
 from bitmix.rows.packed import BitMatrix
 from bitmix.rows.protocol import Layout
 from bitmix.support.atomic import naming
@@ -311,7 +311,7 @@ def make_table(
         return Table(path, size, roles, parts, codes, **options)
     wishes = request.wishes(roles.names, n)
     table = Table(path, size, roles, parts, None, wishes, **options)
-    return table.learned() if wishes.concern_values else table
+    return table if wishes == NO_WISHES else table.learned()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bitmix.errors import InputError
 from bitmix.kernels.bits import WORD, Words, pack, words_for
-from bitmix.rows.items import Items
+from bitmix.kernels.items import Items
 from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
 from bitmix.support.randomness import seed_of, stream

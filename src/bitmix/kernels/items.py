@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from bitmix.errors import InputError
 from bitmix.kernels import fixed
 from bitmix.kernels.bits import Words, pack
 from bitmix.kernels.fixed import Ints
-from bitmix.rows.protocol import Block, Rows
 
 MAX_VALUES = 20
 """An item with more values is a name, a count or a number, not an answer."""
@@ -111,35 +110,7 @@ class Items:
         ]
         return out
 
-    def check(self, rows: Rows) -> None:
-        """Raise an error unless every row has one value per item, or all its columns missing."""
-        counts = rows.map_reduce(partial(_count_wrong, items=self), block_cells=1, workers=1 << 16)
-        wrong = np.flatnonzero(counts)
-        if wrong.size:
-            group = self.groups[int(wrong[0])]
-            raise InputError(
-                f"every row must have one value per item, but {counts[wrong[0]]:,} rows do not "
-                f"have exactly one 1 in columns {group}: a missing answer is missing in all of "
-                "them, and a value that the fit has not seen has no column"
-            )
-
     @cached_property
     def masks(self) -> Words:
         """A 1 for each column of an item, packed, shape (items, words)."""
         return pack(self.of_column == np.arange(self.n_items)[:, None])
-
-
-def _count_wrong(block: Block, *, items: Items) -> Ints:
-    """The number of rows per item that do not have exactly one of its values."""
-    counts = np.zeros(items.n_items, dtype=np.int64)
-    bits, known = block.bits, block.known
-    for i, mask in enumerate(items.masks):
-        words = np.flatnonzero(mask)
-        ones = np.bitwise_count(bits[:, words] & mask[words]).sum(axis=1)
-        wrong = ones != 1
-        if known is not None:
-            n_known = np.bitwise_count(known[:, words] & mask[words]).sum(axis=1)
-            complete = n_known == np.bitwise_count(mask).sum()
-            wrong = (wrong & complete) | (~complete & (n_known > 0))
-        counts[i] = np.count_nonzero(wrong)
-    return counts
