@@ -13,7 +13,7 @@ from conftest import random_bits
 from scipy.special import logsumexp
 
 from bitmix import BitMatrix
-from bitmix.em import fit, merge, predict, prune, search, seeds
+from bitmix.em import fit, merge, noise, predict, prune, search, seeds
 from bitmix.em.noise import Noise, evidence
 from bitmix.em.step import Round, Statistics, accumulate, expect
 from bitmix.errors import FewSurvivorsWarning, InputError, NoStructureWarning
@@ -766,18 +766,34 @@ def test_sums_over_columns_do_not_overflow():
     """Twenty cells of 2^61 shares, the most there may be, are more than 2^63."""
     from bitmix.em.noise import _rates
 
+    def rates(flipped, cells, shape, of=None):
+        return _rates(flipped, cells, np.zeros(cells.shape, dtype=bool), shape, 0.0, of).tolist()
+
     cells, flipped = np.full((2, 10), 2**61), np.full((2, 10), 2**59)
-    for shape in ((1, 1), (2, 1)):
-        assert (_rates(flipped, cells, shape, 0.0) == 0.25).all()
+    assert rates(flipped, cells, (1, 1)) == [[0.25]]
+    assert rates(flipped, cells, (2, 1)) == [[0.25], [0.25]]
     some = np.array([[1, 2], [3, 2**31 + 5]])
-    more = 4 * some
-    assert _rates(some, more, (1, 2), 0.0).tolist() == [[0.25, 0.25]]
-    assert _rates(some, np.full((2, 2), 2**33), (2, 1), 0.0).tolist() == [
-        [3 / 2**34], [(2**31 + 8) / 2**34],
-    ]  # fmt: skip
+    assert rates(some, 4 * some, (1, 2)) == [[0.25, 0.25]]
+    assert rates(some, np.full((2, 2), 2**33), (2, 1)) == [[3 / 2**34], [(2**31 + 8) / 2**34]]
     zero = np.zeros((1, 2), dtype=np.int64)
-    assert _rates(zero, zero, (1, 1), 0.0).tolist() == [[0.5]]  # nothing is known
-    assert _rates(zero, zero + ONE, (1, 1), 0.0).tolist() == [[MIN_PROBABILITY]]
+    assert rates(zero, zero, (1, 1)) == [[0.5]]  # nothing is known
+    assert rates(zero, zero + ONE, (1, 1)) == [[MIN_PROBABILITY]]
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 1), (1, 7)])
+def test_flips_are_counted_some_columns_at_a_time(shape, monkeypatch):
+    rng = np.random.default_rng(0)
+    cells, bits, of = rng.integers(1, 9, (3, 7)), rng.random((3, 7)) < 0.5, rng.random((3, 7)) < 0.5
+    ones = rng.integers(0, cells + 1)
+    axes = tuple(axis for axis in (0, 1) if shape[axis] == 1)
+    flipped = np.where(bits, cells - ones, ones)
+    for columns in (2, 7):
+        monkeypatch.setattr(noise, "_COLUMNS_AT_ONCE", columns)
+        for chosen in (None, of):
+            counted = np.ones((3, 7)) if chosen is None else chosen
+            wrong, total = ((x * counted).sum(axis=axes, keepdims=True) for x in (flipped, cells))
+            rates = noise._rates(ones, cells, bits, shape, 2.0, chosen)
+            np.testing.assert_allclose(rates, (wrong + 1) / (total + 2), rtol=1e-15)
 
 
 # --- merging --------------------------------------------------------------------------------

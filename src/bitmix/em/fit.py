@@ -229,7 +229,9 @@ def _held_out(
 
 def _fit_from(rows: Rows, start: Mixture, noise: Noise) -> Fit:
     """The fit after one EM step from a mixture that may have another noise model."""
-    return evaluate(rows, noise.maximise(expect(rows, start), start), noise)
+    mixture = noise.maximise(expect(rows, start), start)
+    del start  # it may be large
+    return evaluate(rows, mixture, noise)
 
 
 def _mean(values: Floats, weights: Floats) -> float:

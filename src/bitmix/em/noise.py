@@ -32,6 +32,7 @@ from bitmix.models.mixture import MIN_PROBABILITY, Floats, Mixture, NoiseModel, 
 
 _PRIOR_BITS = 40  # the objective takes the strength of the prior as a multiple of 2^-40
 _MAX_ROUNDS = 20
+_COLUMNS_AT_ONCE = 1 << 16  # when cells are counted; it decides memory, not a result
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,7 @@ class Noise:
             noise = self.rates(statistics, statistics.means(before.means) > 0.5)
         empty = None if statistics.counts.all() else statistics.counts == 0
         for _ in range(_MAX_ROUNDS):
-            lead = evidence(statistics, noise, self.prior > 0)
-            better = lead > 0
-            if self.items is not None:
-                better = self.items.one_per_item(lead, better)
+            better = self._better_bits(statistics, noise)
             if empty is not None:
                 better = np.where(empty, before.means > 0.5, better)
             if bits is not None and np.array_equal(better, bits):
@@ -79,29 +77,32 @@ class Noise:
             bits, noise = better, self.rates(statistics, better)
         return Mixture(better.astype(np.float64), statistics.weights, noise, self.items)
 
+    def _better_bits(self, statistics: Statistics, noise: Any) -> NDArray[np.bool_]:
+        """The best template bits for these flip rates."""
+        lead = evidence(statistics, noise, self.prior > 0)
+        better = lead > 0
+        return better if self.items is None else self.items.one_per_item(lead, better)
+
     def rates(self, statistics: Statistics, bits: NDArray[np.bool_]) -> Any:
         """The best flip rates for these template bits, or those that are given."""
+        if self.given and self.model == "shared":
+            return self.given[0]
         prior = self.prior * (statistics.weight_one << fixed.SHARE_BITS)
         (k, n), ones = bits.shape, statistics.sums
         cells = np.broadcast_to(statistics.counts, bits.shape)
         if self.items is not None:  # an item counts once, by the column of the template's value
             unused = self.items.is_value & ~bits
             ones, cells = np.where(unused, 0, ones), np.where(unused, 0, cells)
-        flipped = np.where(bits, cells - ones, ones)
+            if self.model == "feature":
+                ones = self.items.pooled(np.where(bits, cells - ones, ones))
+                cells, bits = self.items.pooled(cells), np.zeros_like(bits)
         if self.model == "updown":
             parts = zip((~bits, bits), self.given or (None, None), strict=True)
             return np.array(
-                [
-                    given or _rates(flipped * of, cells * of, (1, 1), prior)[0, 0]
-                    for of, given in parts
-                ]
+                [given or _rates(ones, cells, bits, (1, 1), prior, of)[0, 0] for of, given in parts]
             )
-        if self.given:
-            return self.given[0]
-        if self.items is not None and self.model == "feature":
-            flipped, cells = self.items.pooled(flipped), self.items.pooled(cells)
         shape = {"shared": (1, 1), "component": (k, 1), "feature": (1, n)}[self.model]
-        rates = _rates(flipped, cells, shape, prior)
+        rates = _rates(ones, cells, bits, shape, prior)
         return float(rates[0, 0]) if self.model == "shared" else rates
 
     def objective(self, statistics: Statistics, mixture: Mixture) -> int:
@@ -138,7 +139,8 @@ def evidence(statistics: Statistics, noise: Any, has_prior: bool) -> Floats:
     if (items := statistics.items) is not None:
         by_one = by_one + np.where(items.is_value, items.log_others / row, 0.0)
         by_zero = np.where(items.is_value, 0.0, by_zero)
-    lead = statistics.sums * (by_one + by_zero) - statistics.counts * by_zero
+    lead = statistics.sums * (by_one + by_zero)
+    lead -= statistics.counts * by_zero
     if_zero, if_one = statistics.log_column_shares
     of_column = (if_one - if_zero) / 2.0**fixed.LOG_BITS
     if has_prior:
@@ -158,21 +160,31 @@ def _log_rates(rates: Any) -> tuple[Any, Any]:
     return right, wrong
 
 
-def _rates(flipped: Ints, cells: Ints, shape: tuple[int, int], prior: float) -> Floats:
-    """Flipped bits among the cells that share a rate, with `prior` more cells, half flipped.
+def _rates(
+    ones: Ints, cells: Ints, bits: NDArray[np.bool_], shape: tuple[int, int], prior: float,
+    of: NDArray[np.bool_] | None = None,
+) -> Floats:  # fmt: skip
+    """Flipped bits among the cells that share a rate, with `prior` more cells, half flipped; only
+    the cells in `of`, if it is given.
 
     Sums are exact up to their last rounding. A sum over components is at most 2^61, as the
-    responsibilities of a row add to one; over columns, high and low halves are summed apart.
+    responsibilities of a row add to one; over columns, high and low halves are summed apart, and
+    some columns at a time, so that a wide table needs little memory.
     """
     axes = tuple(axis for axis in (0, 1) if shape[axis] == 1)
-
-    def pooled(values: Ints) -> Floats:
-        high = (values >> 31).sum(axis=axes, keepdims=True)
-        low = (values & ((1 << 31) - 1)).sum(axis=axes, keepdims=True)
-        return high * 2.0**31 + low
-
-    wrong, total = pooled(flipped) + prior / 2, pooled(cells) + prior
-    return _shares(wrong, total, 0.5).clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
+    sums = np.zeros((2, 2, *shape), dtype=np.int64)  # flipped or all, high or low
+    for first in range(0, bits.shape[1], _COLUMNS_AT_ONCE):
+        some = np.s_[:, first : first + _COLUMNS_AT_ONCE]
+        total = cells[some]
+        flipped = np.where(bits[some], total - ones[some], ones[some])
+        into = sums[..., some[1]] if shape[1] > 1 else sums
+        for number, values in enumerate((flipped, total)):
+            counted = values if of is None else values * of[some]
+            into[number, 0] += (counted >> 31).sum(axis=axes, keepdims=True)
+            into[number, 1] += (counted & ((1 << 31) - 1)).sum(axis=axes, keepdims=True)
+    wrong, all_cells = sums[:, 0] * 2.0**31 + sums[:, 1]
+    rates = _shares(wrong + prior / 2, all_cells + prior, 0.5)
+    return rates.clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
 
 
 def _shares(part: Any, total: Any, otherwise: Any) -> Floats:

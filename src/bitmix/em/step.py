@@ -18,6 +18,7 @@ from bitmix.rows import Rows
 from bitmix.rows.protocol import PLAIN, Block
 
 _STATISTICS_BYTES = 1 << 28  # partial sums of all threads together
+_EVENTS_PER_WORD = 4  # about so many; it decides the size of blocks, not a result
 
 
 class Model(Protocol):
@@ -96,7 +97,9 @@ class Statistics:
         """The share of ones per component and column; `otherwise` for cells without rows."""
         empty = self.counts == 0
         if not empty.any():
-            return self.sums.astype(np.float64) / self.counts.astype(np.float64)
+            means = self.sums.astype(np.float64)
+            means /= self.counts.astype(np.float64)
+            return means
         return np.where(empty, otherwise, self.sums / np.where(empty, 1, self.counts))
 
     @cached_property
@@ -189,7 +192,7 @@ def accumulate(
         start: Any = partial(WordSums, scores)
     else:
         table = scores.table(rows.base, rows.layout.missing).scaled_down(halvings)
-        start = partial(EventSums, table)
+        start, block_cells = partial(EventSums, table), _EVENTS_PER_WORD * k
     total = rows.fold(start, block_cells=block_cells, workers=workers)
     statistics: Statistics = total.statistics(n, rows.layout.weight_one or 1)
     if items is not None:

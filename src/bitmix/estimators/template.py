@@ -289,9 +289,11 @@ class TemplateMixture(
         self.objective_, self.converged_ = fit.nats, fit.converged
         self.history_, self.n_iter_ = fit.history, len(fit.history) - 1
         means = fit.statistics.means(fit.mixture.probabilities)
-        order = self._set_ordered(fit.mixture, means, bool(self.background))
-        if result.tree is not None:
-            self.tree_ = result.tree.renumbered(order)
+        mixture, tree = fit.mixture, result.tree
+        del fit, found, result  # their statistics are large, and no longer needed
+        order = self._set_ordered(mixture, means, bool(self.background))
+        if tree is not None:
+            self.tree_ = tree.renumbered(order)
         self._warn(rows)
         return self
 

@@ -71,8 +71,8 @@ class PopcountScores:
         )
 
     def table(self, base: NDArray[np.bool_], missing: bool) -> EventTable:
-        bits = unpack(self.templates, self.n_columns).astype(np.int64)
-        coef = self.per_one[:, None] + self.per_match[:, None] * bits
+        bits = unpack(self.templates, self.n_columns)
+        coef = np.where(bits, (self.per_one + self.per_match)[:, None], self.per_one[:, None])
         if not missing:
             zero = np.zeros((1, 1), dtype=np.int64)
             return EventTable.of_columns(self.const, zero, coef, self.bits, base, missing)
@@ -82,12 +82,12 @@ class PopcountScores:
 
     def total(self, rows: Ints, ones: Ints) -> int:
         """The sum of the scores of `rows` rows per component with `ones` ones per column."""
-        bits = unpack(self.templates, ones.shape[1]).astype(np.int64)
+        bits = unpack(self.templates, ones.shape[1]).view(np.bool_)
         total = 0
         for value, counts in (
             (self.const, rows),
             (self.per_one, ones.sum(axis=1)),
-            (self.per_match, (ones * bits).sum(axis=1)),
+            (self.per_match, ones.sum(axis=1, where=bits)),
         ):
             total += sum(map(mul, value.tolist(), counts.tolist()))
         return total
