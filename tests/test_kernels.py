@@ -47,12 +47,19 @@ def assert_same(one, other):
 
 
 def run_event_pass(kernels, starts, cells, weights, const, table, screen, bits):
-    """What `event_pass` returns, and what it adds to tables that hold something already."""
-    mass, sums = np.arange(len(const)), np.ones(table.shape, dtype=np.int64)
-    counts = kernels.event_pass(
-        starts, cells, weights, const, table, screen, bits, TABLES, mass, sums
-    )
-    return counts, mass, sums
+    """What `event_pass` returns, and what it adds to tables that hold something already; the same
+    if rows that one component has whole are counted first."""
+    found = []
+    for whole in (None, np.zeros((len(const), len(table) + 1), dtype=np.int64)):
+        mass, sums = np.arange(len(const)), np.ones(table.shape, dtype=np.int64)
+        tops, *others = kernels.event_pass(
+            starts, cells, weights, const, table, screen, bits, TABLES, mass, sums, whole
+        )
+        if whole is not None:
+            tops += kernels.add_whole(whole, const, table, mass, sums)
+        found.append(((tops, *others), mass, sums))
+    assert_same(*found)
+    return found[0]
 
 
 def run_popcount_pass(kernels, words, templates, const, per_one, per_match, bits):
@@ -94,6 +101,12 @@ def kernel_calls(m, n, k, seed):
     counts = rng.integers(0, 50, size=(2, k + 1, n)) * rng.choice([1.0, 0.5, 2.0**-16])
     cells_of, ones_of = counts.max(axis=0), counts.min(axis=0)
     others = rng.permutation(k + 1)[: rng.integers(1, k + 2)]
+    whole = rng.integers(1, 2**31, size=(k, n + 1)) * (rng.random((k, n + 1)) < 0.5)
+    whole[whole[:, -1] == 0] = 0  # a component without rows has no events
+
+    def add_whole(kernels):
+        mass, sums = np.arange(len(const)), np.ones(table.shape, dtype=np.int64)
+        return kernels.add_whole(whole, const, table >> 8, mass, sums), mass, sums
 
     def event_pass(kernels, weights):
         screen = kernels.screen(const, table, k, bits)
@@ -109,6 +122,7 @@ def kernel_calls(m, n, k, seed):
         "event_scores": lambda kernels: kernels.event_scores(starts, cells, const, table),
         "event_pass": lambda kernels: event_pass(kernels, None),
         "event_pass, weights": lambda kernels: event_pass(kernels, weights),
+        "add_whole": add_whole,
         "popcount_scores": lambda kernels: kernels.popcount_scores(words, templates, *popcounts),
         "popcount_pass": lambda kernels: run_popcount_pass(
             kernels, words, templates, *popcounts, bits

@@ -18,6 +18,7 @@ from bitmix.rows import Rows
 from bitmix.rows.protocol import PLAIN, Block
 
 _STATISTICS_BYTES = 1 << 28  # partial sums of all threads together
+_CELLS_PER_EVENT = 8  # with more cells per event of a block, rows are not counted first
 _EVENTS_PER_WORD = 4  # about so many; it decides the size of blocks, not a result
 
 
@@ -253,24 +254,42 @@ class WordSums(Sums):
 
 
 class EventSums(Sums):
-    """Sums over rows whose scores are summed over their events."""
+    """Sums over rows whose scores are summed over their events.
+
+    If there are many, rows that one component has whole are counted first, and added at the end.
+    """
 
     def __init__(self, table: EventTable) -> None:
         super().__init__(table.bits, len(table.at_base), table.lines.shape)
         self._table = table
+        self._whole: Ints | None = None
 
     def add(self, block: Block) -> None:
         events, weights, table = block.events, block.weights, self._table
-        seconds = len(table.at_base) * (2e-9 * len(events.cells) + 6e-8 * len(events))
+        n_events = int(events.starts[-1] - events.starts[0])
+        if self._whole is None and n_events * _CELLS_PER_EVENT >= self.sums.size:
+            self._whole = np.zeros((table.n_components, len(table.lines) + 1), dtype=np.int64)
+        seconds = len(table.at_base) * (2e-9 * n_events + 6e-8 * len(events))
         counts = backend(seconds).event_pass(
             events.starts, events.cells, weights, table.at_base, table.lines, table.screen,
-            table.bits, fixed.tables(), self.mass, self.sums,
+            table.bits, fixed.tables(), self.mass, self.sums, self._whole,
         )  # fmt: skip
         self._count(len(events) if weights is None else int(weights.sum()), *counts)
 
+    def __add__(self, other: Self) -> Self:
+        if self._whole is None or other._whole is None:
+            self._whole = other._whole if self._whole is None else self._whole
+        else:
+            self._whole += other._whole
+        return super().__add__(other)
+
     def statistics(self, n: int, weight_one: int) -> Statistics:
-        mass = self.mass[: self._table.n_components]
-        ones, known = self._table.ones(mass, self.sums)
+        table = self._table
+        if self._whole is not None:
+            add = backend(4e-9 * self._whole.size).add_whole
+            self.tops += add(self._whole, table.at_base, table.lines, self.mass, self.sums)
+        mass = self.mass[: table.n_components]
+        ones, known = table.ones(mass, self.sums)
         return Statistics(
             self.n_rows, mass, ones, self.likelihood_units, weight_one, known, self.n_undecided
         )

@@ -34,8 +34,10 @@ class Kernels(Protocol):
 
     def event_pass(
         self, starts: Ints, cells: Any, weights: Ints | None, const: Ints, table: Ints, screen: Any,
-        bits: int, tables: Tables, mass: Ints, sums: Ints,
+        bits: int, tables: Tables, mass: Ints, sums: Ints, whole: Ints | None = None,
     ) -> tuple[int, int, int]: ...  # fmt: skip
+
+    def add_whole(self, whole: Ints, const: Ints, table: Ints, mass: Ints, sums: Ints) -> int: ...
 
     def popcount_scores(
         self, words: Words, templates: Words, const: Ints, per_one: Ints, per_match: Ints

@@ -345,14 +345,28 @@ def screen(const: Ints, table: Ints, k: int, bits: int) -> Any:
 
 def event_pass(
     starts: Ints, cells: Cells, weights: Ints | None, const: Ints, table: Ints, screen: Any,
-    bits: int, tables: Tables, mass: Ints, sums: Ints,
+    bits: int, tables: Tables, mass: Ints, sums: Ints, whole: Ints | None = None,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """See `reference.event_pass`; the table has lines of whole vectors, as `sums` has."""
+    """See `reference.event_pass`; the table has lines of whole vectors, as `sums` has.
+
+    Rows that one component has whole are left to `whole`. Most of them need no exact score then,
+    only a screen that leaves one component.
+    """
     counts = np.ones(0, dtype=np.int64) if weights is None else weights
     totals = np.zeros(5, dtype=np.int64)
     screen = _NO_SCREEN if screen is None else screen
-    _event_pass(starts, cells, counts, const, table, *screen, bits, *tables, mass, sums, totals)
+    whole = np.zeros((0, 1), dtype=np.int64) if whole is None else whole
+    _event_pass(
+        starts, cells, counts, const, table, *screen, bits, *tables, whole, mass, sums, totals
+    )
     return _unsplit(totals)
+
+
+def add_whole(whole: Ints, const: Ints, table: Ints, mass: Ints, sums: Ints) -> int:
+    """See `reference.add_whole`."""
+    totals = np.zeros(5, dtype=np.int64)
+    _add_whole(whole, const, table, mass, sums, totals)
+    return _unsplit(totals)[0]
 
 
 def popcount_scores(
@@ -883,50 +897,67 @@ def _screened(first, gaps, sums, cells, a, b, numbers):  # type: ignore[no-untyp
     return n
 
 
+@njit(inline="always")
+def _score_some(const, table, cells, a, b, numbers, values):  # type: ignore[no-untyped-def]
+    """The scores of the components with these numbers for the row with the events cells[a:b]."""
+    for j in range(len(numbers)):
+        i = numbers[j]
+        score = const[i]
+        for t in range(a, b):
+            score += table[cells[t], i]
+        values[j] = score
+
+
 @njit(
     types.void(
         _INTS1, _CELLS, _INTS1, _INTS1, _INTS2, _GAPS1, _GAPS2, types.int64, _INTS1, _INTS1, _INTS1,
-        _OUT1, _OUT2, _OUT1,
+        _OUT2, _OUT1, _OUT2, _OUT1,
     ),
     nogil=True,
     cache=True,
 )  # fmt: skip
 def _event_pass(  # type: ignore[no-untyped-def]
-    starts, cells, weights, const, table, first, gaps, bits, coarse, fine, logs, mass, sums, totals
-):
+    starts, cells, weights, const, table, first, gaps, bits, coarse, fine, logs, whole, mass, sums,
+    totals,
+):  # fmt: skip
     n_rows, width = len(starts) - 1, len(const)
     chunk_rows = 1 if len(first) > 0 else _CHUNK_ROWS
     scores = np.empty((min(n_rows, chunk_rows), width), dtype=np.int64)
     numbers = np.empty(width + _GAPS, dtype=np.int64)
     shares, values = np.empty(width, dtype=np.int64), np.empty(width, dtype=np.int64)
     gap_sums = np.empty(len(first), dtype=np.uint16)
+    apart, last = len(whole) > 0, whole.shape[1] - 1
     for start in range(0, n_rows, chunk_rows):
         rows = min(chunk_rows, n_rows - start)
         n = width
         if len(first) > 0:
             n = _screened(first, gaps, gap_sums, cells, starts[start], starts[start + 1], numbers)
-        if _FULL_SHARE * n >= width:
+        known = apart and n == 1  # the screen left one component
+        if _FULL_SHARE * n >= width and not known:
             for row in range(rows):
                 for i in range(width):
                     scores[row, i] = const[i]
             _score_events(starts[start : start + rows + 1], cells, table, scores[:rows])
         for row in range(rows):
             a, b = starts[start + row], starts[start + row + 1]
-            if _FULL_SHARE * n >= width:
-                n = width
-                for i in range(width):
-                    values[i], numbers[i] = scores[row, i], i
-            else:
-                for j in range(n):
-                    i = numbers[j]
-                    score = const[i]
-                    for t in range(a, b):
-                        score += table[cells[t], i]
-                    values[j] = score
-            top, log, n_alive = _responsibilities(
-                values, numbers, n, bits, coarse, fine, logs, shares
-            )
             weight = weights[start + row] if len(weights) > 0 else 1
+            top, log, n_alive = np.int64(0), np.int64(0), 1
+            if not known:
+                if _FULL_SHARE * n >= width:
+                    n = width
+                    for i in range(width):
+                        values[i], numbers[i] = scores[row, i], i
+                else:
+                    _score_some(const, table, cells, a, b, numbers[:n], values)
+                top, log, n_alive = _responsibilities(
+                    values, numbers, n, bits, coarse, fine, logs, shares
+                )
+            if apart and n_alive == 1:
+                mine = whole[numbers[0]]
+                for t in range(a, b):
+                    mine[cells[t]] += weight
+                mine[last] += weight
+                continue
             totals[0] += (top >> 31) * weight
             totals[1] += (top & 0x7FFFFFFF) * weight
             totals[2] += (log >> 31) * weight
@@ -947,6 +978,38 @@ def _event_pass(  # type: ignore[no-untyped-def]
                     share = shares[j]
                     for t in range(a, b):
                         sums[cells[t], i] += share
+
+
+@njit(
+    types.void(_INTS2, _INTS1, _INTS2, _OUT1, _OUT2, _OUT1),
+    nogil=True,
+    cache=True,
+)
+def _add_whole(whole, const, table, mass, sums, totals):  # type: ignore[no-untyped-def]
+    """Products of a weight, below 2^31, and a score are added in halves. Of each component, some
+    columns are read at a time, so that the lines of the table stay in the cache.
+    """
+    k, n_lines = len(whole), len(table)
+    high, low = 0, 0
+    for i in range(k):
+        count = whole[i, n_lines]
+        mass[i] += count << SHARE_BITS
+        high += (const[i] >> 31) * count
+        low += (const[i] & 0x7FFFFFFF) * count
+        high, low = high + (low >> 31), low & 0x7FFFFFFF
+    for first in range(0, n_lines, 64):
+        for i in range(k):
+            if whole[i, n_lines] == 0:
+                continue
+            for s in range(first, min(first + 64, n_lines)):
+                count = whole[i, s]
+                if count != 0:
+                    sums[s, i] += count << SHARE_BITS
+                    high += (table[s, i] >> 31) * count
+                    low += (table[s, i] & 0x7FFFFFFF) * count
+                    high, low = high + (low >> 31), low & 0x7FFFFFFF
+    totals[0] += high
+    totals[1] += low
 
 
 @njit(

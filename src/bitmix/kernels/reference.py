@@ -1,5 +1,6 @@
 """The definition of every kernel, in plain NumPy. Also the fallback where numba is missing."""
 
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -62,12 +63,13 @@ def screen(const: Ints, table: Ints, k: int, bits: int) -> Any:
 
 def event_pass(
     starts: Ints, cells: Cells, weights: Ints | None, const: Ints, table: Ints, screen: Any,
-    bits: int, tables: Tables, mass: Ints, sums: Ints,
+    bits: int, tables: Tables, mass: Ints, sums: Ints, whole: Ints | None = None,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Score rows by their events and add up responsibilities, over rows and over events.
 
     Returns the sum of the best scores, that of ln Σ exp(score - best) in units of 2^-32, and the
-    number of rows with several components; `mass` (k,) and `sums` (kinds, k) are added to.
+    number of rows with several components; `mass` (k,) and `sums` (kinds, k) are added to. Rows
+    that one component has whole may be left to `whole`, for `add_whole`; here none are.
     """
     scores = event_scores(starts, cells, const, table)
     shares, tops, logs = posteriors(scores, bits, tables)
@@ -76,6 +78,21 @@ def event_pass(
     mass += shares.sum(axis=0)
     add_event_sums(starts, cells, shares, sums)
     return total(tops, counts), total(logs, counts), int(np.count_nonzero(logs))
+
+
+def add_whole(whole: Ints, const: Ints, table: Ints, mass: Ints, sums: Ints) -> int:
+    """Add the rows that one component has whole, which `event_pass` left out, and return the sum of
+    their scores.
+
+    `whole` (k, kinds + 1) has the weight of each component's events, and in the last column, that
+    of its rows.
+    """
+    k, events = len(whole), whole[:, :-1].T
+    mass[:k] += whole[:, -1] << SHARE_BITS
+    sums[:, :k] += events << SHARE_BITS
+    kinds = np.nonzero(events)
+    of_events = map(mul, events[kinds].tolist(), table[:, :k][kinds].tolist())
+    return sum(of_events) + sum(map(mul, whole[:, -1].tolist(), const[:k].tolist()))
 
 
 def popcount_pass(
