@@ -88,7 +88,7 @@ def test_no_module_imports_itself_by_way_of_others():
 
 def test_the_map_in_contributing_is_the_tree():
     text = (SOURCE.parents[1] / "CONTRIBUTING.md").read_text()
-    tree = text.split("## The rooms")[1].split("```")[1]
+    tree = text.split("## The map")[1].split("```")[1]
     named = set(re.findall(r"^  (\w+)(?:/|\.py)", tree, flags=re.M))
     assert named == {room(module) for module in MODULES}
     files = {f"{a}/{b}" for a, b in re.findall(r"^    (\w+)/(\w+)", tree, flags=re.M)}

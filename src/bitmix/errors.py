@@ -1,4 +1,4 @@
-"""Errors and warnings of the package: each gives the rule, the value that broke it, the remedy."""
+"""Errors and warnings. Each message gives the rule, the value that broke it and the remedy."""
 
 
 class InputError(ValueError):
@@ -6,7 +6,7 @@ class InputError(ValueError):
 
 
 class NotPlainError(InputError):
-    """A cell is neither 0 nor 1, and no codes say how it is read."""
+    """A cell is neither 0 nor 1, and no code says how to read it."""
 
 
 class CellTypeError(InputError, TypeError):
@@ -26,7 +26,7 @@ class ClusterError(OSError):
 
 
 class BitmixWarning(UserWarning):
-    """The base class of the package's warnings, so that one filter catches them all."""
+    """Base class of all warnings of the package, so that one filter catches them all."""
 
 
 class FewRowsWarning(BitmixWarning):
@@ -34,7 +34,7 @@ class FewRowsWarning(BitmixWarning):
 
 
 class NoStructureWarning(BitmixWarning):
-    """Even the closest two seeds differ in half of the columns or more."""
+    """Even the two closest seeds differ in half of the columns or more."""
 
 
 class DuplicateTemplatesWarning(BitmixWarning):
@@ -46,7 +46,7 @@ class EmptyComponentsWarning(BitmixWarning):
 
 
 class RangeWarning(BitmixWarning):
-    """The largest number of templates that was tried was chosen."""
+    """The chosen number of templates is the largest that was tried."""
 
 
 class FewSurvivorsWarning(BitmixWarning):
@@ -54,16 +54,16 @@ class FewSurvivorsWarning(BitmixWarning):
 
 
 class CodesWarning(BitmixWarning):
-    """Cells other than 0 and 1 were read as 0 and 1, or as items, by the values of each column."""
+    """Values other than 0 and 1 were recoded as 0 and 1, or as the values of an item."""
 
 
 class ColumnWarning(BitmixWarning):
-    """A column of ids or labels may have been read as a feature, or a line of names as a row."""
+    """A column of ids or labels, or a header line, may have been read as data."""
 
 
 class CacheWarning(BitmixWarning):
-    """Compiled kernels cannot be kept on disk, or what was kept is damaged."""
+    """Compiled kernels cannot be cached on disk, or the cache is damaged."""
 
 
 class SkippedWarning(BitmixWarning):
-    """Rows that cannot be read were left out, as was asked for."""
+    """Rows that cannot be read were left out, as requested."""

@@ -1,4 +1,4 @@
-"""The command line: one file per command, which parses, calls and prints.
+"""The command line. Each command has its own file, which parses, calls and prints.
 
 Libraries other than typer are imported when a command runs, so that ``bitmix --help`` is quick.
 """

@@ -24,21 +24,23 @@ class Votes(StrEnum):
 
 def certify(
     model: Annotated[Path, typer.Argument(help="A model saved by bitmix fit.")],
-    data: Annotated[Path, typer.Argument(help="The rows of the fit, in any format, or -.")],
+    data: Annotated[
+        Path, typer.Argument(help="The rows of the fit, in any format; - is standard input.")
+    ],
     reading: Reading,
     alpha: Annotated[
         float, typer.Option(help="Largest probability of a wrong certificate, in (0, 1).")
     ] = 0.05,
     method: Annotated[
         Method,
-        typer.Option(help="Compare all rows, let held-out rows vote, or half of α for each."),
+        typer.Option(help="Compare all pairs of rows, use held-out rows, or both with α/2."),
     ] = Method.all_pairs,
     votes: Annotated[
-        Votes, typer.Option(help="Compare majorities with fair coins, or with the common noise.")
+        Votes, typer.Option(help="Test majorities against fair coins or the common noise level.")
     ] = Votes.fair,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Exit with code 1 if it is not issued or a check objects."),
+        typer.Option("--check", help="Exit with 1 if no certificate is issued or a check objects."),
     ] = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -46,7 +48,7 @@ def certify(
     """Certify that the templates of a fit are exactly right.
 
     Prints what was checked and, if the certificate is not issued, what would help. If it is issued
-    but a check of its conditions objects, it does not say that the templates are right.
+    but a check objects to one of its conditions, the templates may be wrong.
 
     \b
     Examples:

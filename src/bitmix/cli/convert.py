@@ -14,7 +14,9 @@ from bitmix.cli.output import check_writable, print_json
 def convert(
     table: Annotated[
         Path,
-        typer.Argument(metavar="IN", help="A table: .csv .tsv .parquet .fps .npy .zarr …, or -."),
+        typer.Argument(
+            metavar="IN", help="A table: .csv .tsv .parquet .fps .npy .zarr …; - is standard input."
+        ),
     ],
     reading: Reading,
     output: Annotated[

@@ -1,4 +1,4 @@
-"""Reading rows: from a file, from standard input, from a folder of images, or on a cluster."""
+"""Read rows from a file, standard input or a folder of images, or on a cluster."""
 
 import csv
 import logging
@@ -31,22 +31,24 @@ class Reading:
     """How a table is read: the options of every command that reads one."""
 
     columns: Annotated[
-        str | None, typer.Option(help="Features: names, ranges as A:F and patterns as q*.")
+        str | None, typer.Option(help="Features: names, ranges (A:F) or patterns (q*).")
     ] = None
-    drop: Annotated[str | None, typer.Option(help="Columns to leave out, named likewise.")] = None
+    drop: Annotated[str | None, typer.Option(help="Columns to leave out, given likewise.")] = None
     id_column: Annotated[str | None, typer.Option(help="Column with the names of the rows.")] = None
     label_column: Annotated[
-        list[str] | None, typer.Option(help="Column with known classes. May be given again.")
+        list[str] | None, typer.Option(help="Column with known classes. Can be repeated.")
     ] = None
     weight_column: Annotated[
-        str | None, typer.Option(help="Column with the number of rows that a row stands for.")
+        str | None, typer.Option(help="Column that says how many times each row counts.")
     ] = None
     ones: Annotated[
-        str | None, typer.Option(help="Values that are 1, as yes,2; others in the column are 0.")
+        str | None, typer.Option(help="Values to read as 1 (yes,2); others in the column are 0.")
     ] = None
-    items: Annotated[str | None, typer.Option(help="Columns with several values each.")] = None
+    items: Annotated[
+        str | None, typer.Option(help="Columns that are items with several values.")
+    ] = None
     missing: Annotated[
-        str | None, typer.Option(help="Values that mean missing, as -9,?; NA and blank always do.")
+        str | None, typer.Option(help="Values that mean missing (-9,?); NA and blank always do.")
     ] = None
     filled: Annotated[
         bool, typer.Option("--filled", help="Read a blank cell as 0 and any other as 1.")
@@ -55,33 +57,34 @@ class Reading:
         float | None, typer.Option(help="Read numbers above this as 1, all others as 0.")
     ] = None
     sep: Annotated[
-        str | None, typer.Option(help="Separator of the cells of a text; found by itself.")
+        str | None, typer.Option(help="Separator of a text file. Default: detected.")
     ] = None
     header: Annotated[
-        bool | None, typer.Option(help="Whether the first line of a text names the columns.")
+        bool | None, typer.Option(help="Whether the first line of a text file has column names.")
     ] = None
     encoding: Annotated[
-        str | None, typer.Option(help="Encoding of a text that is not UTF-8, as latin-1.")
+        str | None, typer.Option(help="Encoding of a text file if not UTF-8, such as latin-1.")
     ] = None
     transpose: Annotated[
         bool, typer.Option("--transpose", help="The table has features in its rows.")
     ] = False
     packed: Annotated[
-        BitOrder | None, typer.Option(help="The table has packed bytes, in this bit order.")
+        BitOrder | None, typer.Option(help="The table holds packed bytes in this bit order.")
     ] = None
-    layer: Annotated[str | None, typer.Option(help="Layer of an .h5ad file; X if left out.")] = None
+    layer: Annotated[str | None, typer.Option(help="Layer of an .h5ad file. Default: X.")] = None
     pairs: Annotated[
-        bool, typer.Option("--pairs", help="Each line of a text is a row and a column that is 1.")
+        bool,
+        typer.Option("--pairs", help="Each line of a text file gives the row and column of a 1."),
     ] = False
     smiles_column: Annotated[
-        str | None, typer.Option(help="Column of molecules, which become fingerprints (RDKit).")
+        str | None, typer.Option(help="Column of SMILES, to turn into fingerprints (RDKit).")
     ] = None
     skip_errors: Annotated[
         bool,
         typer.Option("--skip-errors", help="Leave out images or molecules that cannot be read."),
     ] = False
     format: Annotated[
-        TextFormat, typer.Option(help="Format of standard input, which is read if the file is -.")
+        TextFormat, typer.Option(help="Format of standard input (if the file is -).")
     ] = TextFormat.csv
 
     def open(self, path: Path, **of_model: Any) -> Any:
@@ -100,7 +103,7 @@ class Reading:
         return open_table(path, **options)
 
     def open_for(self, model: Any, path: Path) -> Any:
-        """A table with the columns and codes of a model, and its id column if it has that."""
+        """A table with the columns and codes of a model, and its id column if the table has it."""
         from bitmix.errors import InputError
         from bitmix.rows.codes import Codes
 
@@ -108,12 +111,12 @@ class Reading:
         columns = codes.names or getattr(model, "feature_names_in_", None)
         of_model = {"columns": None if columns is None else tuple(columns), "codes": codes}
         if self.columns is not None or self.ones is not None or self.items is not None:
-            raise ValueError("--columns, --ones and --items are those of the model: leave them out")
+            raise ValueError("the model sets --columns, --ones and --items: leave them out")
         if self.id_column is None and model.id_column_ is not None and str(path) != "-":
             try:
                 return self.open(path, **of_model, id_column=model.id_column_)
             except InputError:
-                pass  # other tables need not have ids, or names of columns at all
+                pass  # other tables need neither ids nor column names
         return self.open(path, **of_model)
 
 
@@ -128,12 +131,12 @@ FILE_OPTIONS = (
     "smiles_column",
     "skip_errors",
 )
-"""Options about a file that its model does not keep."""
+"""Options that describe a file and are not kept in the model."""
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "blank": " ", "comma": ",", "semicolon": ";"}
 
 
 def _split(text: str | None) -> tuple[str, ...]:
-    """The values of a list with commas."""
+    """The values of a comma-separated list."""
     return () if text is None else tuple(next(csv.reader([text], skipinitialspace=True)))
 
 
@@ -144,7 +147,7 @@ class Dataset:
     rows: Any
     ids: list[str] | None = None
     classes: Mapping[str, list[str]] = field(default_factory=dict)
-    """The known class of each row, by where it comes from: a column, or the sub-folders."""
+    """The known classes of the rows, for each source: a column, or the sub-folders."""
     table: Any = None
     """The table that the rows were read from."""
     smiles: list[str] | None = None
@@ -155,7 +158,7 @@ class Dataset:
 
     @property
     def geometry(self) -> Any:
-        """Where the bits of a sketch are, if rows are sketches or the file says that they are."""
+        """The geometry of the sketches, if the rows are sketches or the file says so."""
         if self.transformer is not None:
             return self.transformer.geometry_
         if self.table is None or "sketch" not in self.table.about:
@@ -168,7 +171,7 @@ class Dataset:
 
 
 def is_image_folder(path: Path) -> bool:
-    """Whether the path is a folder that is not a table itself, as a Zarr folder is."""
+    """Whether the path is a folder, but not one that is a table itself, such as a Zarr folder."""
     from bitmix.rows.files import ending
 
     return path.is_dir() and ending(path) is None
@@ -191,7 +194,7 @@ def read_table(path: Path, reading: Reading) -> Dataset:
     classes = {f"column {name!r}": labels for name, labels in loaded.labels.items()}
     smiles = loaded.smiles
     if smiles is None and ".fps" in path.suffixes:
-        smiles = loaded.ids  # which may be molecules: the report finds out
+        smiles = loaded.ids  # these may be SMILES; the report checks
     return Dataset(loaded.rows, loaded.ids, classes, table, smiles)
 
 
@@ -208,7 +211,7 @@ def read_for(fitted: Any, model: Path, path: Path, reading: Reading) -> Any:
 
 
 def check_columns(fitted: Any, model: Path, table: Any, path: Path) -> None:
-    """The rows of a file must be made as those of the fit were."""
+    """Check that the rows of a file were made in the same way as those of the fit."""
     if table.codes is not None or table.wishes is None or table.names is None:
         n, expected = table.n_columns, fitted.n_features_in_
         if n != expected:
@@ -225,7 +228,7 @@ def check_columns(fitted: Any, model: Path, table: Any, path: Path) -> None:
 
 
 def read_on_cluster(path: Path, reading: Reading) -> Dataset:
-    """Rows that the workers read themselves, from storage that all of them can reach."""
+    """Rows that the workers read themselves from storage that all of them can reach."""
     from bitmix.rows.cluster import ClusterRows
     from bitmix.rows.files import ending
 
@@ -238,7 +241,7 @@ def read_on_cluster(path: Path, reading: Reading) -> Dataset:
     table = reading.open(path)  # for its checks of the columns
     if table.codes is not None and kind != ".bits":
         raise ValueError(
-            f"a cluster reads cells that are 0 and 1, {path} needs codes: convert it with bitmix "
+            f"a cluster reads cells of 0 and 1, but {path} needs codes: convert it with bitmix "
             "convert"
         )
     if kind == ".bits":
@@ -249,7 +252,7 @@ def read_on_cluster(path: Path, reading: Reading) -> Dataset:
         return Dataset(ClusterRows.of(dask.array.from_zarr(str(path)), missing=True))
     if table.names is None:
         raise ValueError(
-            f"a cluster reads Parquet files with one column per bit, {path} has packed bytes: "
+            f"a cluster reads Parquet files with one column per bit, but {path} has packed bytes: "
             "convert it with bitmix convert"
         )
     import dask.dataframe
@@ -267,7 +270,7 @@ def read_on_cluster(path: Path, reading: Reading) -> Dataset:
 
 @contextmanager
 def connect(address: str) -> Iterator[None]:
-    """Run the block on Dask workers: of this machine ("local"), or of a scheduler."""
+    """Run the block on Dask workers of this machine ("local") or of a scheduler."""
     from distributed import Client, LocalCluster
 
     if address != "local" and "://" not in address:

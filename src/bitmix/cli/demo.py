@@ -40,7 +40,9 @@ def demo(
     model = TwoRoundEM(len(dogs), rounds=ROUNDS, n_init=N_INIT, random_state=seed).fit(X)
     seconds = time.perf_counter() - start
     distances = (model.templates_[:, None] != dogs).sum(axis=2)
-    wrong_bits = distances[linear_sum_assignment(distances)]  # each template beside its own dog
+    wrong_bits = distances[
+        linear_sum_assignment(distances)
+    ]  # each template compared with its own dog
     if as_json:
         print_json({
             "n_components": model.n_components, "n_seeds": model.n_seeds_, "noise": model.noise_,
@@ -54,7 +56,7 @@ def demo(
 def _show(
     model: Any, examples: list[Any], wrong_bits: list[int], noise: float, rows: int, seconds: float
 ) -> None:
-    """Print an example row beside each template, and what the fit found out."""
+    """Print an example row beside each template, and the results of the fit."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -50,23 +50,24 @@ class NoiseModel(StrEnum):
 
 @dataclass(frozen=True)
 class Number:
-    """How many groups there are, or how to find out."""
+    """The number of groups, or how to choose it."""
 
     k: Annotated[
         str | None, typer.Option("-k", help="Number of templates, a range (2-5), or auto.")
     ] = None
     until: Annotated[
         str | None,
-        typer.Option(help="In place of -k: split groups until tanimoto=.35 or until size=50."),
+        typer.Option(help="Instead of -k: split groups until tanimoto=.35 or size=50."),
     ] = None
     time_limit: Annotated[
-        float | None, typer.Option(min=0, help="-k auto: try no more numbers after these seconds.")
+        float | None,
+        typer.Option(min=0, help="-k auto: seconds after which no larger number is tried."),
     ] = None
 
     def check(self, method: "Method") -> range | None:
-        """The numbers of templates to try; None if they are to be found."""
+        """The numbers of templates to try; None if there is no range."""
         if (self.k is None) == (self.until is None):
-            raise ValueError("give the number of templates, as -k 3 or -k auto, or --until size=50")
+            raise ValueError("give the number of templates (-k 3 or -k auto) or --until size=50")
         if self.until is not None:
             from bitmix.estimators.until import Rule
 
@@ -84,19 +85,19 @@ class Number:
 
 @dataclass(frozen=True)
 class Search:
-    """Which estimator is fitted, and with which parameters."""
+    """The estimator and its parameters."""
 
     method: Annotated[Method, typer.Option(help="The estimator.")] = Method.template
     noise_model: Annotated[
         NoiseModel,
-        typer.Option(help="template: which cells share a flip rate; auto compares all of them."),
+        typer.Option(help="template: which cells share a flip rate; auto compares all models."),
     ] = NoiseModel.auto
     prior: Annotated[
-        float, typer.Option(min=0, help="template: strength of the prior in rows; 0 for none.")
+        float, typer.Option(min=0, help="template: strength of the prior in rows; 0 is none.")
     ] = 0.1
     tol: Annotated[
         float,
-        typer.Option(min=0, help="template: stop this close to the optimum, in nats per row."),
+        typer.Option(min=0, help="template: stop this close to the optimum (nats per row)."),
     ] = 1e-7
     max_iter: Annotated[int, typer.Option(min=1, help="template: largest number of EM steps.")] = (
         10_000
@@ -106,12 +107,12 @@ class Search:
         typer.Option(
             min=1,
             help="template: search in a random sample of this many rows. "
-            "Default: 8 per seed, at least 4,096; twice as many are searched whole.",
+            "Default: 8 per seed, at least 4,096; a table of up to twice as many is used whole.",
         ),
     ] = None
     background: Annotated[
         bool,
-        typer.Option("--background", help="template: add a component for rows like no group."),
+        typer.Option("--background", help="template: add a component for rows that fit no group."),
     ] = False
     rounds: Annotated[
         int, typer.Option(min=2, help="two-round and classic: number of EM steps.")
@@ -125,7 +126,7 @@ class Search:
     seed: Seed = 0
 
     def estimator(self, n_components: int) -> Any:
-        """The estimator, before its fit."""
+        """The unfitted estimator."""
         from bitmix.estimators.paper import ClassicEM, TwoRoundEM
         from bitmix.estimators.template import TemplateMixture
 
@@ -144,7 +145,7 @@ class Search:
         return TwoRoundEM(n_components, rounds=self.rounds, **common)
 
     def tree(self, n_components: int) -> Any:
-        """The estimator of many components, before its fit."""
+        """The unfitted estimator for many components."""
         from bitmix.estimators.tree import TemplateTree
 
         return TemplateTree(
@@ -157,47 +158,48 @@ class Search:
         from bitmix.estimators.select import select_components
 
         if self.method is not Method.template:
-            raise ValueError(f"--method {self.method} needs one number of templates: -k 3")
+            raise ValueError(f"--method {self.method} needs one number of templates, such as -k 3")
         return select_components(rows, k_range, self.estimator(1), blrt=blrt, time_limit=time_limit)
 
 
 @dataclass(frozen=True)
 class Inference:
-    """What is computed about a fit, for a paper."""
+    """What is computed about a fit for a publication."""
 
     table: Annotated[
         bool, typer.Option("--table", help="Print fit statistics for each number of templates.")
     ] = False
     blrt: Annotated[
-        int, typer.Option(min=0, help="Replicates of the test of each k against k - 1, as 99.")
+        int, typer.Option(min=0, help="Replicates of the test of k against k - 1, such as 99.")
     ] = 0
     bootstrap: Annotated[
-        int, typer.Option(min=0, help="Replicates for standard errors and intervals, as 200.")
+        int, typer.Option(min=0, help="Replicates for standard errors and intervals, such as 200.")
     ] = 0
     hold_out: Annotated[
         float,
         typer.Option(
             min=0,
             max=0.99,
-            help="Part of the rows to hold out, as 0.3: which bits do they certify?",
+            help="Fraction of rows to hold out to certify bits, such as 0.3.",
         ),
     ] = 0.0
     words: Annotated[
-        Words | None, typer.Option(help="What to call components; by the noise model.")
+        Words | None,
+        typer.Option(help="What to call components. Default: depends on the noise model."),
     ] = None
 
     def check(self, k_range: range | None, method: Method) -> None:
-        """Refuse what has no meaning for this fit."""
+        """Refuse options that make no sense for this fit."""
         one = k_range is not None and len(k_range) == 1
         if self.table and one:
-            raise ValueError("--table compares numbers of templates: give a range, as -k 1-6")
+            raise ValueError("--table compares numbers of templates: give a range, such as -k 1-6")
         if self.blrt and one:
-            raise ValueError("--blrt compares numbers of templates: give a range, as -k 1-6")
+            raise ValueError("--blrt compares numbers of templates: give a range, such as -k 1-6")
         if self.bootstrap and method is not Method.template:
             raise ValueError(f"--bootstrap needs --method template, got {method}")
 
     def errors(self, model: Any, rows: Any) -> Any:
-        """Standard errors of the fit: those asked for, or those that take little time."""
+        """Standard errors of the fit: bootstrapped if requested, otherwise those that are quick."""
         from bitmix.inference.bootstrap import bootstrap
         from bitmix.inference.item_table import quick_errors
 
@@ -216,18 +218,18 @@ class Outputs:
         None
     )
     image_shape: Annotated[
-        str | None, typer.Option(help="Rows are images of this size, as 28x28: draw them.")
+        str | None, typer.Option(help="Draw rows as images of this size, such as 28x28.")
     ] = None
     force: Force = False
 
     def geometry(self, n_columns: int) -> tuple[int, int] | None:
-        """The rows and columns of the images that rows are."""
+        """Height and width of the images, if rows are images."""
         if self.image_shape is None:
             return None
         sides = self.image_shape.lower().split("x")
         if len(sides) != 2 or not all(side.isdecimal() for side in sides):
             raise ValueError(
-                f"--image-shape must be rows x columns, as 28x28, got {self.image_shape!r}"
+                f"--image-shape must be rows x columns, such as 28x28, got {self.image_shape!r}"
             )
         height, width = map(int, sides)
         if height * width != n_columns:
@@ -238,7 +240,7 @@ class Outputs:
         return height, width
 
     def check(self, data: Path) -> None:
-        """Refuse what could not be written, before the work and not after it."""
+        """Check, before the fit, that all outputs can be written."""
         if self.image_shape is not None and self.report is None:
             raise ValueError("--image-shape is for the report: give --report as well")
         check_writable(self.output, self.force)
@@ -312,7 +314,7 @@ def fit(
             model.label_column_ = ",".join(roles.label_names) or None
             model.fingerprint_type_ = dataset.table.about.get("type")
         if outputs.output is not None:
-            model.save(outputs.output)  # before anything else, which might fail
+            model.save(outputs.output)  # first, in case a later step fails
             with doing("representatives"):
                 _describe_groups(model, dataset)
             model.save(outputs.output)
@@ -378,21 +380,21 @@ def _parse_components(text: str) -> range | None:
 
 
 def _fit_until(rows: Any, rule: str, search: Search) -> Any:
-    """The mixture of the groups that a rule asks for."""
+    """Split groups until a rule holds, and return the mixture."""
     from bitmix.estimators.until import fit_until
 
     found = fit_until(rows, rule, search.tree(1))
     if found.n_broken:
         typer.echo(
-            f"bitmix: note: {found.n_broken} of {found.model.n_components} groups do not keep "
-            f"{rule}, as their rows cannot be told apart",
+            f"bitmix: note: {found.n_broken} of {found.model.n_components} groups do not meet "
+            f"{rule}, because their rows cannot be told apart",
             err=True,
         )
     return found.model
 
 
 def _note_time(rows: Any, k: int, search: Search) -> None:
-    """Say that there is a quicker way to many templates."""
+    """Note that there is a quicker way to fit many templates."""
     from bitmix.estimators.tree import TREE_FROM, estimated_seconds
 
     if search.method is Method.template and k >= TREE_FROM:
@@ -417,13 +419,13 @@ def _read(
         raise ValueError(f"--sheet needs a folder of images, got {path}")
     if given := as_text(replace(sketching, skip_errors=False)):
         raise ValueError(
-            f"{given.split()[0]} is for folders of images, {path} is a table: leave it out"
+            f"{given.split()[0]} is for folders of images, but {path} is a table: leave it out"
         )
     return read_on_cluster(path, reading) if on_cluster else read_table(path, reading)
 
 
 def _describe_groups(model: Any, dataset: Dataset) -> None:
-    """Let the model keep what `bitmix predict` says about rows beside their label."""
+    """Store in the model what `bitmix predict` reports besides labels."""
     from bitmix.groups.unlike import MIN_ROWS
 
     rows = dataset.rows

@@ -9,13 +9,15 @@ from bitmix.cli.data import Reading, read_for
 from bitmix.cli.options import Force, Json, Quiet
 from bitmix.cli.output import check_distinct, check_writable, print_json
 
-_TOP = 5  # columns that are named per group
-_SHOWN, _WIDTH = 20, 200  # groups and letters of a cell that are printed
+_TOP = 5  # columns named per group
+_SHOWN, _WIDTH = 20, 200  # numbers of groups, and of characters per cell, that are printed
 
 
 def groups(
     model: Annotated[Path, typer.Argument(help="A model saved by bitmix fit.")],
-    data: Annotated[Path, typer.Argument(help="Rows, in any format that bitmix fit reads, or -.")],
+    data: Annotated[
+        Path, typer.Argument(help="Rows in any format that bitmix fit reads; - is standard input.")
+    ],
     reading: Reading,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A .csv or .tsv file.")
@@ -24,7 +26,7 @@ def groups(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Describe each group: size, representative, what sets it apart.
+    """Describe each group: size, representative, distinctive columns.
 
     The representative is the row with the least mean distance from the rows of its group: by
     Tanimoto distance if at most a tenth of the cells are 1, otherwise by the number of cells that

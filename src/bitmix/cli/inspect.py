@@ -22,7 +22,9 @@ from bitmix.cli.summary import (
 
 
 def inspect(
-    path: Annotated[Path, typer.Argument(help="A model saved by bitmix fit, or a table, or -.")],
+    path: Annotated[
+        Path, typer.Argument(help="A model saved by bitmix fit, or a table; - is standard input.")
+    ],
     reading: Reading,
     as_json: Json = False,
 ) -> None:

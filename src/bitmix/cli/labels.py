@@ -1,4 +1,4 @@
-"""Files of labels, written block by block: text, Parquet or NumPy."""
+"""Write labels block by block, as text, Parquet or NumPy."""
 
 import csv
 import io
@@ -14,17 +14,17 @@ Write = Callable[[Sequence[Any], Any, Sequence[Any]], None]
 """Takes the ids and labels of some rows, and a list of values for each further column."""
 
 ENDINGS = (".csv", ".tsv", ".parquet", ".npy")
-_ROWS_PER_GROUP = 100_000  # of a Parquet file; small groups would make it large and slow to read
+_ROWS_PER_GROUP = 100_000  # in a Parquet file; small groups would make it large and slow to read
 
 
 @contextmanager
 def open_writer(
     target: Path | None, id_name: str | None, columns: Mapping[str, type]
 ) -> Iterator[Write]:
-    """A function that writes labels to a file; without a target it prints CSV.
+    """Give a function that writes labels to a file, or prints CSV if there is no target.
 
-    The first column holds the ids under their name, or row numbers if there are no ids. After the
-    label come these columns of floats, whole numbers or texts. A NumPy file has labels only.
+    The first column holds the ids under their name, or row numbers if there are no ids. The given
+    columns of floats, integers or strings follow the label. A NumPy file has labels only.
     """
     name = "row" if id_name is None else "id" if id_name in ("label", *columns) else id_name
     if target is None:
@@ -43,7 +43,7 @@ def open_writer(
             try:
                 yield _text_writer(text, "," if kind == ".csv" else "\t", name, columns)
             finally:
-                text.detach()  # flushes, and leaves the closing of the file to atomic_write
+                text.detach()  # flushes; atomic_write closes the file
 
 
 def _text_writer(file: Any, separator: str, name: str, columns: Mapping[str, type]) -> Write:
@@ -94,7 +94,7 @@ def _parquet_writer(
 
 @contextmanager
 def _npy_writer(file: IO[bytes]) -> Iterator[Write]:
-    """Writes labels only. Their number goes into the header at the end.
+    """Write labels only. Their number is written into the header at the end.
 
     NumPy pads the header so that it has the same length for any number of rows.
     """

@@ -1,8 +1,7 @@
 """Options that several commands share, each declared once.
 
 A command may take a frozen dataclass whose fields are options, such as `cli.data.Reading`: `expand`
-gives the command one option per field. Typer itself knows only functions with a flat list of
-parameters.
+gives the command one option per field, because Typer itself supports only flat lists of parameters.
 """
 
 import functools
@@ -23,7 +22,7 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of every random choice.")]
 
 
 def as_text(group: Any, names: Collection[str] | None = None) -> str:
-    """The options that differ from their defaults, as on a command line, each after a blank."""
+    """The options that differ from their defaults, as on a command line, each after a space."""
     words: list[str] = []
     for field in fields(group):
         value, option = getattr(group, field.name), f"--{field.name.replace('_', '-')}"
@@ -49,7 +48,7 @@ def expand(command: Callable[..., None]) -> Callable[..., None]:
     for parameter in signature.parameters.values():
         group = groups.get(parameter.name)
         own = [parameter] if group is None else inspect.signature(group).parameters.values()
-        for each in own:  # an option of two groups is given once, with the help of the first
+        for each in own:  # an option in two groups appears once, with the help of the first
             by_name.setdefault(each.name, each)
     flat = list(by_name.values())
 

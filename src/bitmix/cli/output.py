@@ -1,4 +1,4 @@
-"""Output of the commands: JSON, and checks of the files to be written."""
+"""Print JSON, and check the files to be written."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from bitmix.system import same_name
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON object: arrays as lists, numbers that are not finite as null."""
+    """Print one JSON object, with arrays as lists and non-finite numbers as null."""
     typer.echo(json.dumps(_to_json(value), ensure_ascii=False, allow_nan=False))
 
 
@@ -28,7 +28,7 @@ def _to_json(value: Any) -> Any:
 
 
 def check_distinct(*paths: Path | None) -> None:
-    """No file may be both read and written, or written twice."""
+    """Check that no file is both read and written, or written twice."""
     seen: set[str] = set()
     for path in paths:
         if path is None:
@@ -39,7 +39,7 @@ def check_distinct(*paths: Path | None) -> None:
 
 
 def check_writable(path: Path | None, force: bool, *endings: str) -> None:
-    """The ending must be allowed, the folder must exist, and nothing is lost without --force."""
+    """Check the ending and the folder, and that no file is overwritten without --force."""
     if path is None:
         return
     if endings and path.suffix.lower() not in endings:

@@ -12,7 +12,7 @@ from bitmix.cli.options import Force, Json
 from bitmix.cli.output import check_writable, print_json
 
 MAX_SIMULATED_CELLS = 2_000_000
-"""Larger points are not simulated by default: that would take long."""
+"""Larger settings are not simulated by default, because it would take too long."""
 
 
 class Unknown(StrEnum):
@@ -33,7 +33,7 @@ class Estimator(StrEnum):
     none = "none"
 
     def made(self) -> Any:
-        """The estimator, before its fit."""
+        """The unfitted estimator."""
         from bitmix.estimators.paper import ClassicEM, TwoRoundEM
         from bitmix.estimators.template import TemplateMixture
 
@@ -83,7 +83,7 @@ class Setting:
 def plan(
     setting: Setting,
     solve_for: Annotated[
-        Unknown | None, typer.Option(help="Compute the smallest m, n or c that is enough.")
+        Unknown | None, typer.Option(help="Compute the smallest sufficient m, n or c.")
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the region of guaranteed recovery (.png, .svg).")
@@ -93,15 +93,15 @@ def plan(
     ] = Estimator.two_round,
     seeds: Annotated[
         str | None,
-        typer.Option(help="Seeds of the certificate: a number, or best. Default: the paper's."),
+        typer.Option(help="Number of seeds for the certificate, or best. Default: the paper's."),
     ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Compute how much data exact recovery needs.
 
-    Evaluates the theorem of the paper, the certificate, a simulation of the estimator itself, and
-    the limit for any method.
+    Evaluates the paper's theorem, the certificate, a simulation of the estimator, and the limit for
+    any method.
 
     \b
     Examples:
@@ -183,7 +183,7 @@ def _at(point: dict[str, Any], estimator: Estimator, n_seeds: Any) -> dict[str, 
 
 
 def _show(results: dict[str, Any]) -> None:
-    """Print the results, as text of `bitmix.theory` where it has one."""
+    """Print the results; all but the limit format themselves."""
     limit = results.pop("limit", None)
     for result in results.values():
         typer.echo(f"{result}\n")

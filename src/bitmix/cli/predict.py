@@ -14,7 +14,9 @@ from bitmix.cli.output import check_distinct, check_writable, print_json
 
 def predict(
     model: Annotated[Path, typer.Argument(help="A model saved by bitmix fit.")],
-    data: Annotated[Path, typer.Argument(help="Rows, in any format that bitmix fit reads, or -.")],
+    data: Annotated[
+        Path, typer.Argument(help="Rows in any format that bitmix fit reads; - is standard input.")
+    ],
     reading: Reading,
     output: Annotated[
         str | None,
@@ -26,19 +28,21 @@ def predict(
     reject: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1, help="Label -1 for rows that are unlike all groups at this level, as .01."
+            min=0,
+            max=1,
+            help="Label rows -1 that fit no group, by a test at this level, such as .01.",
         ),
     ] = None,
     force: Force = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Write the group of each row, and how well the row fits.
+    """Write the group of each row and how well the row fits it.
 
-    After the label: its probability, the second most likely template, the log-likelihood of the
-    row, a p-value that is small if the row is unlike all groups, and the row of the fit that
-    represents the group. Rows are read and labels written block by block, so neither needs to fit
-    into memory.
+    The columns after the label are its probability, the second most likely template, the
+    log-likelihood of the row, a p-value that is small if the row fits no group, and the
+    representative of the group. Rows are read and labels written block by block, so neither need
+    fit into memory.
 
     \b
     Examples:

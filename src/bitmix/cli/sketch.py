@@ -69,7 +69,9 @@ def sketch(
         from bitmix.plots import save_sketches
 
         save_sketches(preview, [found[i] for i in transformer.kept_], rows, transformer.geometry_)
-    rows.save(output, {"sketch": vars(transformer.geometry_)})  # so that reports can draw them
+    rows.save(
+        output, {"sketch": vars(transformer.geometry_)}
+    )  # reports need the geometry to draw sketches
     if as_json:
         print_json({
             "images": len(rows), "skipped": len(transformer.skipped_), "columns": rows.shape[1],
@@ -84,7 +86,7 @@ def sketch(
 
 
 def print_skipped(transformer: Any) -> None:
-    """One line per file that was left out, for the first of them."""
+    """Print one line for each of the first files that were left out."""
     for _, reason in transformer.skipped_[:MAX_SKIPPED_SHOWN]:
         typer.echo(f"skipped: {reason}")
     more = len(transformer.skipped_) - MAX_SKIPPED_SHOWN

@@ -1,4 +1,4 @@
-"""What ``bitmix fit`` and ``bitmix inspect`` report about a model: one dictionary, then printed."""
+"""The summary of a model that ``bitmix fit`` and ``bitmix inspect`` print: first a dictionary."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,9 +10,9 @@ from bitmix.support.words import WORDS, words_for
 
 MAX_NAMES_SHOWN = 8
 MAX_NOISE_LEVELS = 100
-"""Of more noise levels, only the mean is reported."""
+"""If there are more noise levels, only their mean is reported."""
 MAX_PROBABILITIES = 20_000
-"""Of more probabilities, there is no list by item."""
+"""If there are more probabilities, they are not listed by item."""
 MAX_ITEMS_SHOWN, MAX_CLASSES_SHOWN = 40, 8
 
 
@@ -126,7 +126,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def items_of(model: Any, rows: Any, errors: Any) -> dict[str, Any]:
-    """The item probabilities of a model with a probability per cell, if they are not too many."""
+    """The item probabilities of a model with a probability per cell, unless there are too many."""
     from bitmix.inference.item_table import item_probabilities
 
     mixture = model.mixture_
@@ -143,7 +143,7 @@ def records_of(selection: Any) -> list[dict[str, Any]]:
 
 
 def summarize_certificate(certificate: Any, reason: str) -> dict[str, Any]:
-    """Whether a certificate was issued, and why not. Without a certificate, the reason counts."""
+    """Whether a certificate was issued, and if not, why. `reason` is used if there is none."""
     if certificate is None:
         return {"issued": False, "verdict": "none", "why_not": [reason], "objections": []}
     failed = [f"{part.name}: {part.says}" for part in certificate.parts if not part.holds]
@@ -199,7 +199,7 @@ def print_fit(summary: dict[str, Any]) -> None:
 
 
 def _fit_line(summary: dict[str, Any]) -> str:
-    """The log-likelihood and what follows from it."""
+    """The log-likelihood and the statistics computed from it."""
     parts = [f"ln L {summary['log_likelihood']:.3f}", f"{summary['n_parameters']:,} parameters"]
     for name, title in (("bic", "BIC"), ("aic", "AIC")):
         parts.append(f"{title} {summary[name]:.2f}")
@@ -212,14 +212,14 @@ def _fit_line(summary: dict[str, Any]) -> str:
 
 
 def items_table(summary: dict[str, Any]) -> Any:
-    """The probability of each answer in each class, if that is not too long to read."""
+    """The probability of each answer in each class, unless the table is too long to read."""
     from rich.box import SIMPLE
     from rich.table import Table
 
     items = summary.get("items")
     few = summary["n_components"] <= MAX_CLASSES_SHOWN
     if items is None or len(items.records) > MAX_ITEMS_SHOWN or not few:
-        return "probabilities of the items: in --json and in the --report"
+        return "item probabilities: see --json or --report"
     table = Table(*(column.heading for column in items.columns), box=SIMPLE, pad_edge=False)
     for line in items.lines():
         table.add_row(*line)
@@ -227,7 +227,7 @@ def items_table(summary: dict[str, Any]) -> Any:
 
 
 def summarize_held_out(held_out: Any) -> dict[str, Any]:
-    """What held-out rows say; bit by bit only if these are not too many."""
+    """The results on held-out rows; single bits only if there are not too many."""
     values: dict[str, Any] = held_out.to_dict()
     values["says"] = [str(held_out.bits), str(held_out.agreement)]
     if held_out.bits.mask.size > MAX_PROBABILITIES:
@@ -241,7 +241,7 @@ def print_next(
 ) -> None:
     """Print what to do after a fit, with the options of the fit that are needed again.
 
-    `offer` to hold out rows, where it is not certified that all templates are exact.
+    With `offer`, a command that holds out rows is among them.
     """
     from rich.console import Console
 

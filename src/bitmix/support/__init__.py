@@ -1,1 +1,1 @@
-"""What every room may use: atomic files, checks of parameters, extras, progress, randomness."""
+"""Helpers for all packages: atomic files, parameter checks, extras, progress, randomness."""

@@ -13,7 +13,7 @@ from bitmix.system import replace
 
 @contextmanager
 def naming(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Give errors of reads and writes, which do not name their file, the name of this file."""
+    """Add the name of the file to errors of reads and writes, which do not name it themselves."""
     try:
         yield
     except OSError as error:
@@ -27,7 +27,7 @@ _written: ContextVar[list[Path] | None] = ContextVar("files written", default=No
 
 @contextmanager
 def recording() -> Iterator[list[Path]]:
-    """The files that are written inside the block, as far as they are complete."""
+    """The files that were written completely inside the block."""
     paths: list[Path] = []
     token = _written.set(paths)
     try:
@@ -38,13 +38,13 @@ def recording() -> Iterator[list[Path]]:
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A binary file to write to; it gets its name when the block ends without an error."""
+    """Open a binary file for writing; it gets its name if the block ends without an error."""
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {target.parent} to write {target.name} into")
     if target.exists() and not target.is_file():
         raise FileExistsError(f"{target} is not a regular file: give another name for the output")
-    # The name is chosen before the file is made: whenever Ctrl-C comes, it can be removed.
+    # The name is chosen before the file is created, so that it can be removed after Ctrl-C.
     temporary = str(target.with_name(f".{target.name}.{secrets.token_urlsafe(6)}"))
     try:
         with naming(target):

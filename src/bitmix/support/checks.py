@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 
 def optional(check: Callable[..., T], value: Any, *args: Any, **kwargs: Any) -> T | None:
-    """None stays None; any other value must pass the check."""
+    """Return None for None, and check any other value."""
     return None if value is None else check(value, *args, **kwargs)
 
 
 def whole(value: Any, name: str, *, least: int, most: float = math.inf, remedy: str = "") -> int:
-    """A whole number from `least` to `most`."""
+    """Check for a whole number from `least` to `most`."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -34,7 +34,7 @@ def whole(value: Any, name: str, *, least: int, most: float = math.inf, remedy: 
 def between(
     value: Any, name: str, low: float, high: float, *, closed: bool = False, remedy: str = ""
 ) -> float:
-    """A number strictly between `low` and `high`; `closed` admits `high` itself."""
+    """Check for a number strictly between `low` and `high`; `closed` also allows `high`."""
     number = _number(value, name)
     if not (low < number < high or (closed and number == high)):
         rule = (
@@ -47,7 +47,7 @@ def between(
 
 
 def not_negative(value: Any, name: str, *, most: float = math.inf) -> float:
-    """A finite number from 0 to `most`."""
+    """Check for a finite number from 0 to `most`."""
     number = _number(value, name)
     if not 0 <= number < math.inf:
         raise InputError(f"{name} must be a finite number that is at least 0, got {value!r}")
@@ -57,7 +57,7 @@ def not_negative(value: Any, name: str, *, most: float = math.inf) -> float:
 
 
 def _number(value: Any, name: str) -> float:
-    array = isinstance(value, np.ndarray) and value.ndim > 0  # NumPy before 2.4 takes arrays of one
+    array = isinstance(value, np.ndarray) and value.ndim > 0  # NumPy < 2.4 converts arrays of one
     if isinstance(value, str) or array:
         raise InputError(f"{name} must be a number, got {value!r}")
     try:
@@ -67,7 +67,7 @@ def _number(value: Any, name: str) -> float:
 
 
 def weights(value: Any, k: int, *, least: float = 0.0) -> NDArray[np.float64]:
-    """k weights w_i with sum 1, none of them below `least`."""
+    """Check for k weights w_i with sum 1, none of them below `least`."""
     try:
         given = np.asarray(value)
     except ValueError:  # rows of different lengths
@@ -83,7 +83,7 @@ def weights(value: Any, k: int, *, least: float = 0.0) -> NDArray[np.float64]:
 
 
 def row_of(values: Any, n: int) -> NDArray[np.float64]:
-    """One row of n numbers."""
+    """Check for one row of n numbers."""
     row = np.asarray(values, dtype=np.float64).reshape(-1)
     if row.size != n:
         raise InputError(f"a row must have {n} bits, got {row.size}")
@@ -91,12 +91,12 @@ def row_of(values: Any, n: int) -> NDArray[np.float64]:
 
 
 def noise(value: Any) -> float:
-    """q in (0, ½)."""
+    """Check the noise level q, in (0, ½)."""
     return between(value, "noise", 0, 0.5, remedy="leave it None to have it estimated")
 
 
 def seeds(value: Any, k: int) -> int:
-    """l, at least one seed per template."""
+    """Check the number of seeds l: at least one per template."""
     l = whole(value, "n_seeds", least=1)
     if l < k:
         raise InputError(
@@ -107,7 +107,7 @@ def seeds(value: Any, k: int) -> int:
 
 
 def weight(value: Any, k: int) -> float:
-    """w_min: k weights of at least that much must fit into 1."""
+    """Check w_min: k weights of at least this size must not sum to more than 1."""
     number = between(value, "min_weight", 0, 1, closed=True)
     if number * k > 1 + 1e-9:
         raise InputError(

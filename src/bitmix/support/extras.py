@@ -1,4 +1,4 @@
-"""Libraries that only parts of the package need, and the extras that install them."""
+"""Optional libraries and the extras that install them."""
 
 from importlib import import_module
 
@@ -14,11 +14,11 @@ def need(library: str) -> None:
     try:
         import_module(library)
     except ModuleNotFoundError as missing:
-        if missing.name != library:  # it is installed, but lacks a library itself
+        if missing.name != library:  # it is installed, but one of its own dependencies is missing
             raise
         raise ModuleNotFoundError(advice(library), name=library) from None
 
 
 def advice(library: str, what: str = "this") -> str:
-    """What to install for `what`, which needs the library."""
+    """Say what to install for `what`, which needs the library."""
     return f"{what} needs {library}: pip install 'bitmix[{_EXTRA_OF.get(library, 'all')}]'"

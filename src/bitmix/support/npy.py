@@ -12,10 +12,10 @@ _READERS = {
 
 
 def read_npy_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """The shape of an array, whether it is in Fortran order, and its type.
+    """Return the shape of an array, whether it is in Fortran order, and its type.
 
-    Raises a ValueError for anything that is not a plain array of at most `size` bytes, before
-    memory is allocated for it.
+    Anything but a plain array of at most `size` bytes raises a ValueError before memory is
+    allocated.
     """
     version = np.lib.format.read_magic(file)
     if version not in _READERS:

@@ -7,7 +7,7 @@ from typing import Any
 
 @cache
 def address() -> str:
-    """The address of the documentation, as the installed package gives it; empty if it has none."""
+    """Return the address of the documentation from the package metadata, or an empty string."""
     try:
         urls = metadata.metadata("bitmix").get_all("Project-URL") or []
     except metadata.PackageNotFoundError:
@@ -20,7 +20,7 @@ def address() -> str:
 
 
 class Documented:
-    """scikit-learn shows a question mark beside an estimator; this is where it leads."""
+    """Mixin that links the question mark scikit-learn shows beside an estimator to its page."""
 
     _doc_link_module = "bitmix"
     _public_module = "bitmix"

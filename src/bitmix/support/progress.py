@@ -1,8 +1,7 @@
-"""Progress bars and signs of life. The library is silent unless they are switched on.
+"""Progress bars and status lines. The library is silent unless they are switched on.
 
-The command line switches them on with ``with shown():``, an estimator with ``verbose=True``. What
-runs inside takes no flag: the switch is a context variable, and a thread or process of its own
-starts with it off.
+The command line switches them on with ``with shown():``, an estimator with ``verbose=True``. The
+switch is a context variable, so no function needs a flag; in a new thread or process it is off.
 """
 
 import sys
@@ -16,11 +15,11 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _switch: ContextVar[bool] = ContextVar("bitmix progress", default=False)
-_drawing = threading.Lock()  # a terminal has room for one bar
+_drawing = threading.Lock()  # a terminal shows one bar at a time
 
 QUIET_SECONDS, LOG_SECONDS, TERMINAL_SECONDS = 2.0, 10.0, 0.5
-"""A command says what it is doing once it takes this long, and then every so often."""
-_doing: list[str] = []  # what the command does, from the whole to the part
+"""Seconds before the first status line, and between status lines in a log and on a terminal."""
+_doing: list[str] = []  # current tasks, the outermost first
 _hidden: list[None] = []  # one entry per block that hides progress
 
 
@@ -50,7 +49,7 @@ def hidden(wanted: bool = True) -> Iterator[None]:
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:
-    """Let `heartbeat` say that this is being done inside the block."""
+    """Name the task inside the block, for `heartbeat` to show."""
     _doing.append(what)
     try:
         yield
@@ -60,9 +59,9 @@ def doing(what: str) -> Iterator[None]:
 
 @contextmanager
 def heartbeat(what: str) -> Iterator[None]:
-    """Show what is being done, and for how long, while the block runs.
+    """Show the current task and the time it has taken while the block runs.
 
-    On a terminal this is one line, which a bar takes the place of; in a log, a line every 10 s.
+    On a terminal this is one line, which a progress bar replaces; in a log, a line every 10 s.
     """
     if not _switch.get():
         yield
@@ -99,7 +98,7 @@ def _beat(on_terminal: bool, stop: threading.Event, start: float) -> None:
 
 
 def progress(values: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
-    """The values, with a bar on standard error that counts them."""
+    """Yield the values, with a bar on standard error that counts them."""
     with _bar() as console:
         if console is None:
             for number, value in enumerate(values, 1):
@@ -113,7 +112,7 @@ def progress(values: Iterable[T], label: str, total: int | None = None) -> Itera
 
 @contextmanager
 def meter(label: str, total: int) -> Iterator[Callable[[int, str], None]]:
-    """A bar on standard error, and a function that sets how much is done and a note beside it.
+    """Show a bar on standard error; the function sets how much is done and a note beside it.
 
     There is no bar if `total` is 0.
     """
@@ -147,7 +146,7 @@ def is_shown() -> bool:
 
 @contextmanager
 def _bar(wanted: bool = True) -> Iterator[Any]:
-    """The console for a bar, or None if there should be none or another one is drawn already."""
+    """The console for a bar, or None if none is wanted or another bar is already shown."""
     console = _terminal() if wanted else None
     if console is None or not _drawing.acquire(blocking=False):
         yield None
@@ -159,7 +158,7 @@ def _bar(wanted: bool = True) -> Iterator[Any]:
 
 
 def _terminal() -> Any:
-    """A console on standard error if progress is switched on and that is a terminal."""
+    """A console on standard error if that is a terminal and progress is switched on."""
     if not _switch.get():
         return None
     try:

@@ -1,4 +1,4 @@
-"""Random streams: one seed serves several purposes, each with a stream of its own."""
+"""Random streams: one seed, and an independent stream for each purpose."""
 
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ _NUMBER: dict[Purpose, int] = {
 
 
 def seed_of(random_state: Any) -> int:
-    """One number that fixes every random choice; a new one if `random_state` is None."""
+    """Return the seed of all random choices; a new one is drawn if `random_state` is None."""
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
     if isinstance(random_state, np.random.Generator):
@@ -34,9 +34,9 @@ def stream(seed: int, purpose: Purpose, start: int = 0) -> np.random.Generator:
 
 
 def draw_without_replacement(m: int, l: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """l of m row numbers without replacement; fewer seeds are a prefix of more."""
+    """Draw l of m row numbers without replacement; a smaller l gives a prefix of a larger one."""
     drawn = rng.integers(np.arange(l), m)
-    moved: dict[int, int] = {}  # a Fisher–Yates shuffle of 0 … m-1, stored only where it moved
+    moved: dict[int, int] = {}  # a Fisher–Yates shuffle of 0 … m-1, only moved entries
     out = np.empty(l, dtype=np.int64)
     for i, j in enumerate(drawn.tolist()):
         out[i] = moved.get(j, j)
@@ -47,7 +47,7 @@ def draw_without_replacement(m: int, l: int, rng: np.random.Generator) -> NDArra
 def draw_by_weight(
     weights: NDArray[np.int64], l: int, rng: np.random.Generator
 ) -> NDArray[np.intp]:
-    """l rows as if each stood in the table as often as its weight says, without replacement."""
+    """Draw l rows without replacement from the table in which each row is repeated by weight."""
     ends = np.cumsum(weights)
     total = int(ends[-1])
     drawn = draw_without_replacement(total, min(l, total), rng)

@@ -6,7 +6,7 @@ from bitmix.errors import InputError
 
 
 class Words(NamedTuple):
-    """One component, and several."""
+    """The singular and the plural."""
 
     one: str
     many: str
@@ -18,7 +18,7 @@ WORDS = {many: Words(one, many) for one, many in (
 
 
 def words_for(model: Any, wanted: str | None = None, otherwise: str = "templates") -> Words:
-    """The words that are wanted; without a wish, classes where each has probabilities."""
+    """The words for `wanted`; if it is None, classes for a model with a probability per cell."""
     if wanted is None:
         wanted = "classes" if getattr(model, "noise_model_", "") == "cell" else otherwise
     if wanted not in WORDS:
