@@ -107,7 +107,7 @@ def test_the_domain_over_weights_needs_columns_and_may_be_empty(monkeypatch):
     )
     labels = plot_domain(q=0.1, over="w_min", n=200).get_legend_handles_labels()[1]
     assert [label.endswith(": nowhere") for label in labels] == [True, True, False]
-    with pytest.raises(ValueError, match="to draw c over w_min give n"):
+    with pytest.raises(ValueError, match="to draw c against w_min, give n"):
         plot_domain(q=0.1, over="w_min")
 
 

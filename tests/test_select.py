@@ -312,7 +312,7 @@ def test_fair_coins_have_no_stable_groups():
 
 def test_the_end_of_the_range_is_reported():
     X = planted(4, 0.05, 3)
-    with pytest.warns(RangeWarning, match="3 is the largest number that was tried.*longer range"):
+    with pytest.warns(RangeWarning, match="3 is the largest number that was tried.*wider range"):
         selection = select_components(X, range(1, 4), random_state=0)
     assert selection.at_end
     assert not select_components(X, range(1, 6), random_state=0).at_end
@@ -344,7 +344,7 @@ def test_the_table_of_a_notebook_marks_the_choice():
         ({"k_range": [0]}, "at least 1"),
         ({"k_range": [50]}, "at most the number of rows"),
         ({"k_range": [1.5]}, "must be a whole number"),
-        ({"k_range": [11], "criterion": "stability"}, "at half the rows or below"),
+        ({"k_range": [11], "criterion": "stability"}, "at most half the number of rows"),
         ({"criterion": "vibes"}, "criterion must be one of mdl, icl, bic, aic, stability"),
         ({"estimator": TemplateMixture(noise_model="pink")}, "noise_model must be one of"),
         ({"estimator": TemplateMixture(noise=0.7)}, "noise must lie"),

@@ -691,5 +691,5 @@ def test_the_planner_says_how_many_seeds():
 def test_a_certificate_names_its_seeds():
     found = certificate(400, 12_000, 2, 0.05, 160, [0.01, 0.99])
     assert f"TwoRoundEM(n_seeds={found.n_seeds})" in str(found)
-    assert "TwoRoundEM(2) by itself would use 30 seeds" in str(found)
-    assert "by itself" not in str(certificate(45, 300, 2, 0.1, 45, [0.5, 0.5]))
+    assert "by default TwoRoundEM(2) uses 30 seeds" in str(found)
+    assert "by default" not in str(certificate(45, 300, 2, 0.1, 45, [0.5, 0.5]))

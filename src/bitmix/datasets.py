@@ -1,4 +1,4 @@
-"""Planted mixtures: templates with a known separation, and rows sampled from them."""
+"""Simulated mixtures: templates with a given separation, and rows sampled from them."""
 
 import math
 from typing import Any
@@ -44,8 +44,9 @@ def make_templates(
 ) -> NDArray[np.uint8]:
     """Random templates whose closest two differ in exactly ⌊separation·n_features⌋ columns.
 
-    In each column that differs, half of the templates have a 1, and the two that were closest so
-    far differ; the other columns are common to all. So all distances are nearly equal.
+    In each column in which templates differ, half of them have a 1, and the two templates that were
+    closest so far differ; all templates agree in the other columns. So all distances are nearly
+    equal.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ def make_templates(
         n in the paper.
     separation : float
         c in the paper, in (0, 1]. No k templates can all differ in more than about k / (2(k-1)) of
-        the columns. A single template needs none.
+        the columns. It is not used for a single template.
     random_state : int, RandomState, Generator or None
 
     Returns
@@ -122,7 +123,7 @@ def _splits(k: int, d: int, n: int, rng: np.random.Generator) -> NDArray[np.uint
 
 
 def _balanced_split(distance: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Two halves: each template joins the half it is farther from, while that has room."""
+    """Split into halves: each template joins the half from which it is farther, if not full."""
     k = len(distance)
     side = np.full(k, 2, dtype=np.uint8)
     i, j = divmod(int(distance.argmin()), k)
@@ -137,7 +138,7 @@ def _balanced_split(distance: NDArray[np.int64], rng: np.random.Generator) -> ND
 
 
 def _diamond(x: float, y: float) -> list[Stroke]:
-    """The four strokes that join the mid-points of the sides of a cell."""
+    """The four strokes that join the midpoints of the sides of a cell."""
     return [
         (x + 0.5, y, x + 1, y + 0.5), (x + 1, y + 0.5, x + 0.5, y + 1),
         (x + 0.5, y + 1, x, y + 0.5), (x, y + 0.5, x + 0.5, y),

@@ -1,4 +1,4 @@
-"""How good a clustering is and how close templates are.
+"""Measures of clusterings and templates.
 
 Purity, entropy and excess error are those of Section 5.3 and Theorem 1 of the paper; the Tanimoto
 measures are for sparse rows such as fingerprints.
@@ -16,7 +16,7 @@ _BLOCK_CELLS = 1 << 22
 
 
 def conditional_purity(y_true: ArrayLike, labels: ArrayLike) -> float:
-    """Σ_y p(y) max_x p(x|y): the fraction of rows that are of the main category of their cluster.
+    """Σ_y p(y) max_x p(x|y): the fraction of rows in the most frequent category of their cluster.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def conditional_entropy(y_true: ArrayLike, labels: ArrayLike) -> float:
 
 
 def templates_recovered(templates: ArrayLike, truth: ArrayLike) -> bool:
-    """Whether both are the same binary templates, in any order.
+    """Whether two sets of binary templates are the same, in any order.
 
     Examples
     --------
@@ -62,8 +62,8 @@ def excess_error(
     """D(T_i, P_i) - D(mean(S_i), P_i) for each true template: the left side of Theorem 1.
 
     `means` (T, real-valued or rounded) are matched to `truth` (P) so that the sum of distances is
-    least. S_i are the rows of X with true label i; mean(S_i) is what an oracle that knows the
-    labels would estimate.
+    least. S_i are the rows of X with true label i; mean(S_i) is the estimate of an oracle that
+    knows the labels.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -105,10 +105,10 @@ def cluster_means(X: Any, labels: ArrayLike, k: int) -> NDArray[np.float64]:
 def isim(X: Any, labels: ArrayLike | None = None) -> Any:
     """The mean Tanimoto similarity of all pairs of rows, as a ratio of sums (iSIM).
 
-    ``Σ |x ∧ y| / Σ |x ∨ y|`` over all pairs of two rows, which the column counts give without
-    looking at pairs (López-Pérez, Kim & Miranda-Quintana 2024). With `labels`, an array with one
-    value per group, of the rows with that label. NaN where there are fewer than two rows; rows
-    without a 1 are alike.
+    It is ``Σ |x ∧ y| / Σ |x ∨ y|`` over all pairs of rows, computed from column counts without
+    comparing pairs (López-Pérez, Kim & Miranda-Quintana 2024). With `labels`, the result is an
+    array with one value per group of rows with the same label. It is NaN if there are fewer than
+    two rows; rows without a 1 have similarity 1.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def isim(X: Any, labels: ArrayLike | None = None) -> Any:
 
 
 def isim_of_counts(ones: ArrayLike, sizes: ArrayLike) -> NDArray[np.float64]:
-    """`isim` of each group from the ones per group and column, and the number of its rows."""
+    """`isim` of each group from its numbers of ones per column and its number of rows."""
     c, m = np.asarray(ones, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
     both = (c * (c - 1)).sum(axis=1) / 2
     either = both + (c * (m[:, None] - c)).sum(axis=1)
@@ -131,15 +131,18 @@ def isim_of_counts(ones: ArrayLike, sizes: ArrayLike) -> NDArray[np.float64]:
 
 
 def tanimoto_calinski_harabasz(X: Any, labels: ArrayLike) -> float:
-    """The index of Calinski and Harabasz by Tanimoto distance: higher is better.
+    """Calinski–Harabasz index with Tanimoto distance: higher is better.
 
-    Between groups over within groups, Σ_i m_i·d(c_i, c)² / (k-1) over Σ_x d(x, c_i)² / (m-k).
-    Centres have a 1 where at least half of the rows have one. Rows with label -1 are left out.
+    It is the ratio of Σ_i m_i·d(c_i, c)² / (k-1) between groups to Σ_x d(x, c_i)² / (m-k) within
+    groups. Centres have a 1 where at least half of the rows have one. Rows with label -1 are left
+    out.
     """
     ones, sizes = _group_counts(X, labels)
     k, m = len(sizes), int(sizes.sum())
     if not 2 <= k < m:
-        raise InputError(f"labels must name 2 groups or more, and fewer than rows, got {k}")
+        raise InputError(
+            f"labels must name at least 2 groups, and fewer than there are rows, got {k}"
+        )
     centres, centre = 2 * ones >= sizes[:, None], 2 * ones.sum(axis=0) >= m
     between = (sizes * (1 - _tanimoto(centres, centre)) ** 2).sum()
     within = _spread(X, labels, centres, 2).sum()
@@ -147,11 +150,11 @@ def tanimoto_calinski_harabasz(X: Any, labels: ArrayLike) -> float:
 
 
 def tanimoto_davies_bouldin(X: Any, labels: ArrayLike) -> float:
-    """The index of Davies and Bouldin by Tanimoto distance: lower is better.
+    """Davies–Bouldin index with Tanimoto distance: lower is better.
 
-    The mean over groups i of max_j (s_i + s_j) / d(c_i, c_j), where s_i is the mean distance of
-    its rows from its centre. Centres as in `tanimoto_calinski_harabasz`. Rows with label -1 are
-    left out. Infinite if two groups have the same centre.
+    It is the mean over groups i of max_j (s_i + s_j) / d(c_i, c_j), where s_i is the mean distance
+    of the rows of group i from its centre. Centres are as in `tanimoto_calinski_harabasz`. Rows
+    with label -1 are left out. It is infinite if two groups have the same centre.
     """
     ones, sizes = _group_counts(X, labels)
     if len(sizes) < 2:
@@ -171,12 +174,12 @@ def _n_rows(X: Any) -> int:
 
 
 def _dense_blocks(X: Any, labels: ArrayLike) -> Iterator[tuple[Any, NDArray[np.int64]]]:
-    """Some rows at a time, each with the number of its group, -1 for none."""
+    """Blocks of rows, with the group number of each row; -1 is no group."""
     X = X.tocsr() if hasattr(X, "tocsr") else X if hasattr(X, "shape") else np.asarray(X)
     label = np.asarray(labels)
     m, n = X.shape
     if label.shape != (m,):
-        raise InputError(f"labels must be {m}, one per row, got {label.size}")
+        raise InputError(f"labels must be {m} values, one per row, got {label.size}")
     names = np.unique(label)
     if np.issubdtype(label.dtype, np.integer):
         names = names[names >= 0]  # -1 is no group
@@ -190,7 +193,7 @@ def _dense_blocks(X: Any, labels: ArrayLike) -> Iterator[tuple[Any, NDArray[np.i
 
 
 def _group_counts(X: Any, labels: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Ones per group and column, and rows per group; groups in the order of their labels."""
+    """Ones per group and column, and rows per group, in the order of the labels."""
     ones, sizes = np.zeros((0, 0), dtype=np.int64), np.zeros(0, dtype=np.int64)
     for block, group in _dense_blocks(X, labels):
         if not np.isin(block, (0, 1)).all():

@@ -1,4 +1,4 @@
-"""Plots on given axes or on new ones. matplotlib is imported when the first one is drawn."""
+"""Plots on given or new axes. matplotlib is imported when the first plot is drawn."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -67,12 +67,12 @@ def plot_templates(
     axes : array of matplotlib axes, optional
         At least one per template; by default new ones.
     geometry : GaborGeometry or Alphabet, optional
-        Where the strokes of the bits are, for models of sketches: `GaborSketch.geometry_`.
+        For models of sketches, where the stroke of each bit is: `GaborSketch.geometry_`.
     shape : (int, int), optional
         Rows and columns of the pictures; by default nearly square.
     mask : array of bool, shape (k, n), optional
-        The bits that are certified, as `FitCertificate.mask` or `CertifiedBits.mask`. The others
-        are drawn in amber, whatever their share of ones.
+        The certified bits: `FitCertificate.mask` or `CertifiedBits.mask`. The others are drawn in
+        amber, whatever their share of ones.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def _plot_bits(
 
 
 def plot_margins(model: Any, X: Any, *, ax: "Axes | None" = None) -> "Axes":
-    """Draw a histogram of how sure the labels are: the odds of the best template to the second.
+    """Draw a histogram of the certainty of labels: the odds of the best to the second template.
 
     Parameters
     ----------
@@ -184,12 +184,12 @@ def plot_domain(
     reading: str = "corrected",
     pruning: str = "l1",
 ) -> "Axes":
-    """Draw where recovery is guaranteed: the least n over m, or the least c over w_min.
+    """Draw where recovery is guaranteed: the least n against m, or the least c against w_min.
 
     The parameters are those of `bitmix.theory.plan`.
     """
     if over == "w_min" and n is None:
-        raise InputError("to draw c over w_min give n")
+        raise InputError("to draw c against w_min, give n")
     ax = _axes(ax)
     common: dict[str, Any] = {
         "k": k, "q": q, "delta": delta, "epsilon": epsilon, "reading": reading, "pruning": pruning,
@@ -230,7 +230,7 @@ def plot_domain(
 
 
 def _least_weight(n: int, m: int, k: int, q: float, delta: float) -> float:
-    """The weight from which on a cluster's majority can be right with probability 1 - δ."""
+    """The least weight at which a cluster's majority can be right with probability 1 - δ."""
     for w in np.linspace(0.002, 1 / k, 200):
         if limit(n, m, k, q, 1, weights_with_least(float(w), k)).recovery_uniform >= 1 - delta:
             return float(w)
@@ -245,7 +245,7 @@ def save_domain(path: str | PathLike[str], **settings: Any) -> None:
 
 @contextmanager
 def saved_figure(path: str | PathLike[str], size: tuple[float, float]) -> "Iterator[Figure]":
-    """A new figure of this size in inches, written to a PNG or SVG file when the block ends."""
+    """Give a new figure of this size in inches; write it to a PNG or SVG file at the end."""
     need("matplotlib")
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -253,7 +253,7 @@ def saved_figure(path: str | PathLike[str], size: tuple[float, float]) -> "Itera
     figure = Figure(figsize=size, layout="constrained")
     yield figure
     form = Path(path).suffix.lower()[1:] or "png"
-    undated = {"Date": None} if form == "svg" else {}  # equal pictures give equal files
+    undated = {"Date": None} if form == "svg" else {}  # so that equal pictures give equal files
     with atomic_write(path) as file, rc_context({"svg.hashsalt": "bitmix"}):
         figure.savefig(file, format=form, dpi=150, metadata=undated)
 
@@ -291,7 +291,7 @@ class Geometry(Protocol):
 def plot_template(
     ax: "Axes", values: ArrayLike, geometry: Geometry, *, color: str | None = None
 ) -> "Axes":
-    """Draw a row or a template as strokes; those of a mean template are grey by probability."""
+    """Draw a row or template as strokes; for means, grey levels show probabilities."""
     from matplotlib.collections import LineCollection
 
     intensity = geometry.intensities(values).clip(0, 1)

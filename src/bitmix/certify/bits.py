@@ -1,8 +1,7 @@
-"""What may be said about any data: certified bits, and certified agreement of two fits.
+"""Certificates that hold for any data: certified bits, and certified agreement of two fits.
 
-Nothing here assumes templates, a noise model, the right k, or columns that are independent of each
-other; only that the test rows are independent draws from one population, and had no part in the
-fit.
+They assume neither templates, nor a noise model, nor the right k, nor independent columns, but only
+that the test rows are independent draws from one population that were not used in the fit.
 """
 
 import html
@@ -21,16 +20,17 @@ from bitmix.theory.tails import Floats, upper_tail
 class CertifiedBits:
     """Bits that most rows of a group have, in the population and not only in the table.
 
-    With probability at least 1 - α over the test rows, for all bits in `mask` at once: more than
-    `share` of the population that the model assigns to the group has the bit shown.
+    With probability at least 1 - α over the test rows, the following holds for all bits in `mask`
+    at once: more than `share` of the population that the model assigns to the group has the bit
+    shown.
     """
 
     bits: NDArray[np.uint8]
-    """The majority of each group in each column, shape (k, n)."""
+    """The majority value of each group in each column, shape (k, n)."""
     mask: NDArray[np.bool_]
     """The bits that are certified, shape (k, n)."""
     lower: Floats
-    """Lower limits of the share of the group that has the bit, all at once, shape (k, n)."""
+    """Simultaneous lower limits of the share of the group that has the bit, shape (k, n)."""
     sizes: tuple[int, ...]
     """Test rows per group."""
     alpha: float
@@ -67,10 +67,10 @@ class CertifiedBits:
 
 
 def certify_bits(counts: Tally, alpha: float, share: float) -> CertifiedBits:
-    """The certified bits from counts of held-out rows by likeliest group.
+    """Certify bits from counts of held-out rows by most likely group.
 
-    A bit is certified if 2nk·P(Bin(M, share) ≥ v) ≤ α, for v votes of M known cells: the factor 2
-    because either value of a bit may have the votes.
+    A bit is certified if 2nk·P(Bin(M, share) ≥ v) ≤ α, for v votes of M known cells. The factor 2
+    is there because either value of a bit may have the votes.
     """
     ones, cells = counts.ones, counts.cells
     k, n = ones.shape
@@ -86,8 +86,8 @@ def certify_bits(counts: Tally, alpha: float, share: float) -> CertifiedBits:
 class Agreement:
     """How often two independent fits give a row the same label.
 
-    With probability at least 1 - α: two fits to `rows_per_fit` rows each, their groups matched on
-    these, give at least `lower` of the population the same label.
+    With probability at least 1 - α, two fits to `rows_per_fit` rows each, with groups matched on
+    these rows, give the same label to at least `lower` of the population.
     """
 
     seen: float
@@ -112,7 +112,7 @@ class Agreement:
 def agreement_of(
     first: NDArray[np.int64], second: NDArray[np.int64], rows_per_fit: int, alpha: float
 ) -> Agreement:
-    """Clopper–Pearson's lower limit for labels of test rows by two fits."""
+    """Clopper–Pearson lower limit of the agreement, from the labels of test rows by two fits."""
     same, m = int((first == second).sum()), len(first)
     lower = float(bounds.lower_limits(same, m, alpha))
     return Agreement(same / max(m, 1), lower, m, rows_per_fit, alpha)

@@ -1,4 +1,4 @@
-"""The probabilities behind the certificate of a fit: numbers in, numbers out."""
+"""Bounds on probabilities for the certificate of a fit; functions of numbers only."""
 
 import math
 from functools import lru_cache
@@ -10,7 +10,7 @@ from scipy import stats
 from bitmix.theory.tails import TINY, Floats, log_upper_tail, upper_tail
 
 _LONGEST_EXACT = 4_000
-"""Columns up to which the law of a margin is computed in full."""
+"""Up to this many columns, the law of a margin is computed exactly."""
 
 
 def upper_limit(successes: int, trials: int, error: float) -> float:
@@ -47,7 +47,7 @@ def least_gap(m: int, n: int, p2: float, error: float) -> int:
 
 
 def columns_needed(m: int, n: int, gap: int, p2: float, error: float) -> int | None:
-    """About how many columns of the same kind would make the gap large enough.
+    """Estimate how many columns of the same kind would make the gap large enough.
 
     The gap is the least of about m²/4 distances, so it lies some z standard deviations below their
     mean; the mean grows with n, the deviation with √n. This is advice, not part of any proof.
@@ -65,11 +65,11 @@ def columns_needed(m: int, n: int, gap: int, p2: float, error: float) -> int | N
 def margin_needed(d: int, m: int, q: float, error: float) -> int:
     """g: the least margin on d columns that no true cluster reaches on both sides; d + 2 if none.
 
-    A row that agrees with template a on u of the d columns in which a and b differ, flips aside,
-    has a margin s = 2A - d, A a sum of u coins of rate 1 - q and d - u of rate q. P(s ≥ g) is
-    log-concave in u, so P(s ≥ g)·P(s ≤ -g) is largest for u = d/2, and there it rises with q. So
-    m(m-1) times that product bounds the probability that any true cluster has rows on both sides.
-    Margins have the parity of d.
+    If the template of a row agrees with template a on u of the d columns in which a and b differ,
+    the row has a margin s = 2A - d, where A is a sum of u coins of rate 1 - q and d - u of rate q.
+    P(s ≥ g) is log-concave in u, so P(s ≥ g)·P(s ≤ -g) is largest for u = d/2, and there it rises
+    with q. So m(m-1) times that product bounds the probability that any true cluster has rows on
+    both sides. Margins have the parity of d.
     """
     if q >= 0.5:
         return d + 2
@@ -100,7 +100,7 @@ def _log_upper(u: int, d: int, q: float) -> Floats:
 
 
 def wrong_vote(sizes: ArrayLike, votes: ArrayLike, rate: float) -> Floats:
-    """P(Bin(M, rate) ≥ v): how likely flips of at most this rate make a wrong bit look so right."""
+    """P(Bin(M, rate) ≥ v): the probability that flips at this rate give a wrong bit v votes."""
     return upper_tail(sizes, min(rate, 0.5), votes)
 
 

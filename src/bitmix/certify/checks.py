@@ -1,4 +1,4 @@
-"""Does the model fit at all? Checks of what the certificate assumes, each with a p-value.
+"""Checks of the assumptions of the certificate, each with a p-value.
 
 The certificate assumes one noise level for all columns and clusters, columns that flip
 independently, rows that are independent draws, and no further template. A check is flagged if its
@@ -26,18 +26,18 @@ from bitmix.theory.tails import Floats
 
 FLAG = 1e-4
 COPIES_FLAG = 1e-6
-"""Lower, as the noise level that matched rows are compared with is itself estimated."""
+"""A lower level, because the noise level that matched rows are compared with is estimated."""
 SEARCH = Settings(Noise("shared", 0.1), n_init=5, max_iter=10_000, tol=1e-7)
-"""The search for templates in some of the rows: as `TemplateMixture` with one flip rate."""
+"""The search for templates in part of the rows, as `TemplateMixture` with one flip rate does."""
 MAX_CELLS = 1 << 25
-"""Cells that are looked at; of more rows, a random sample."""
+"""The largest number of cells that are checked; otherwise a random sample of rows is used."""
 MAX_COLUMNS = 2_000
-"""Columns whose pairs are compared; of more, a random sample."""
+"""The largest number of columns whose pairs are compared; otherwise a random sample is used."""
 
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """One test of the flips, the bits in which rows differ from their template."""
+    """One test of the flips, that is, of the bits in which rows differ from their template."""
 
     name: str
     p_value: float
@@ -57,8 +57,8 @@ def model_checks(
     rng: np.random.Generator,
     evidence: Evidence,
 ) -> tuple[ModelCheck, ...]:
-    """Compare flip rates of columns, clusters, cells of both and rows, pairs of columns, matched
-    rows, and k with k + 1 templates.
+    """Check flip rates by column, by group, by both and by row, pairs of columns, and matched
+    rows, and compare k with k + 1 templates.
     """
     n = T.shape[1]
     rows = rng.permutation(len(words))[: max(2, MAX_CELLS // n)]
@@ -81,7 +81,7 @@ def model_checks(
 
 
 def _near_copies(evidence: Evidence) -> ModelCheck:
-    """Matched rows agree more often than flips at the rate found allow."""
+    """Test whether matched rows agree more often than the estimated flip rate allows."""
     rate = evidence.flips / (evidence.m * evidence.n)
     expected = 2 * rate * (1 - rate)
     share = evidence.disagreements / max(evidence.compared, 1)
@@ -99,9 +99,9 @@ def _missing_template(
 ) -> ModelCheck:
     """Do k + 1 templates, found in half of the rows, predict the other half better than k can?
 
-    By universal inference, the ratio of the likelihood of the second half under k + 1 templates
-    learned from the first half to its maximum over k templates exceeds 1/ε with probability ε at
-    most if there are k templates. The maximum is the best of two optima, not a proven one.
+    By universal inference: if there are k templates, the likelihood of the second half under k + 1
+    templates learned from the first half, divided by its maximum over k templates, exceeds 1/ε with
+    probability at most ε. The maximum is the better of two local optima, not a proven one.
     """
     name, (k, n) = "one more template", T.shape
     order = rng.permutation(len(words))
@@ -130,7 +130,7 @@ def _missing_template(
     return ModelCheck(
         name,
         math.exp(min(0.0, -gain)),
-        f"{k + 1} templates found in half of the rows predict the other half by {gain:.3g} nats "
+        f"{k + 1} templates found in half of the rows predict the other half {gain:.3g} nats "
         f"better than {k} can: a template may be missing",
     )
 
@@ -142,7 +142,7 @@ def _columns(counts: Ints, m: int, rate: float) -> ModelCheck:
         "flip rates by column",
         _corrected(p),
         f"column {worst} flips in {counts[worst] / m:.1%} of rows, {rate:.1%} expected: "
-        "columns may have noise of their own, or a template is missing",
+        "columns may differ in noise, or a template is missing",
     )
 
 
@@ -153,7 +153,7 @@ def _clusters(counts: Ints, cells: Ints, rate: float, clusters: Ints) -> ModelCh
         "flip rates by group",
         _corrected(p),
         f"group {clusters[worst]} flips in {counts[worst] / cells[worst]:.1%} of bits, {rate:.1%} "
-        "expected: groups may have noise of their own, or k is too small",
+        "expected: groups may differ in noise, or k is too small",
     )
 
 
@@ -178,7 +178,7 @@ def _rows(counts: Ints, n: int, rate: float) -> ModelCheck:
 
 
 def _pairs_of_columns(flips: NDArray[np.uint8], rng: np.random.Generator) -> ModelCheck:
-    """Pairs of columns that flip in the same rows more often than independence allows."""
+    """Test whether two columns flip in the same rows more often than independence allows."""
     m, n = flips.shape
     chosen = np.sort(rng.permutation(n)[:MAX_COLUMNS])
     columns = pack(np.ascontiguousarray(flips[:, chosen].T))

@@ -12,9 +12,9 @@ from bitmix.rows.packed import BitMatrix
 from bitmix.theory.tails import Floats, log_choose
 
 MAX_MATCHED_ROWS = 4_000
-"""Rows that are matched to bound the noise level."""
+"""The largest number of rows that are matched to bound the noise level."""
 USED_MATCHES = 0.9
-"""Fraction of the matched pairs that is used, the closest."""
+"""The fraction of matched pairs that is used: the closest ones."""
 _CELLS_AT_ONCE = 1 << 22
 
 
@@ -30,19 +30,19 @@ class Evidence:
     compared: int
     """Matched pairs times those columns."""
     gap: int
-    """Least distance between rows of different clusters; n + 1 if there is one cluster only."""
+    """Least distance between rows of different clusters; n + 1 if there is only one cluster."""
     sizes: tuple[int, ...]
-    """Rows in the cluster of each template, those that are nearest to it."""
+    """Number of rows in the cluster of each template: those that are nearest to it."""
     weakest_votes: tuple[int, ...]
-    """For each cluster the smallest number of rows that agree with the template in a column."""
+    """For each cluster, the smallest number of rows that agree with the template in a column."""
     not_majority: int
     """Template bits that are not the strict majority of their cluster."""
     flips: int
     """Bits in which rows differ from their template."""
     duplicates: int
-    """Pairs of equal rows that chance would seldom make equal."""
+    """Pairs of equal rows that are unlikely to be equal by chance."""
     duplicates_expected: float
-    """How many of them independent flips would give on average."""
+    """The expected number of such pairs under independent flips."""
 
 
 def gather(
@@ -53,7 +53,7 @@ def gather(
     *,
     all_pairs: bool = True,
 ) -> tuple[Evidence, Ints]:
-    """What the certificate is computed from, whatever α is, and the votes for each template bit.
+    """Gather the evidence for the certificate, for any α, and the votes for each template bit.
 
     Without `all_pairs`, rows are not compared with each other, and the gap is 0.
     """
@@ -79,7 +79,7 @@ def gather(
 
 
 def matched_disagreements(words: Words, n: int, rng: np.random.Generator) -> tuple[int, int]:
-    """Match rows by closeness on half of the columns, count disagreements on the other half.
+    """Match rows that are close on half of the columns; count disagreements on the other half.
 
     Given labels and the first half, every matched pair disagrees in each column of the second half
     with probability p2 or 1 - p2 ≥ p2, independently: the count dominates Bin(compared, p2).
@@ -96,7 +96,7 @@ def matched_disagreements(words: Words, n: int, rng: np.random.Generator) -> tup
 
 
 def _columns(words: Words, n: int, chosen: NDArray[np.int64]) -> Words:
-    """The rows with these columns only, one block of rows at a time."""
+    """The rows with these columns only, computed block by block."""
     step = max(1, _CELLS_AT_ONCE // n)
     return np.concatenate(
         [pack(unpack(words[a : a + step], n)[:, chosen]) for a in range(0, len(words), step)]
@@ -104,7 +104,7 @@ def _columns(words: Words, n: int, chosen: NDArray[np.int64]) -> Words:
 
 
 def _greedy_matching(words: Words) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]:
-    """Disjoint pairs of rows and their distances: each row in turn with the nearest one left."""
+    """Disjoint pairs of rows and their distances: each row is paired with the nearest one left."""
     left = np.arange(len(words))
     pairs, distances = [], []
     while len(left) > 1:
@@ -118,7 +118,7 @@ def _greedy_matching(words: Words) -> tuple[NDArray[np.intp], NDArray[np.intp], 
 
 
 def _least_gap(words: Words, labels: NDArray[np.int64], n: int) -> int:
-    """Least distance between rows of different labels; n + 1 if there is one label only."""
+    """Least distance between rows of different labels; n + 1 if there is only one label."""
     gap = n + 1
     for start in range(0, len(words), 256):
         distance = backend(3e-7 * words.size).hamming(words[start : start + 256], words[start:])
@@ -133,8 +133,8 @@ def equal_rows(words: Words, T: BitMatrix) -> tuple[int, float]:
     Columns in which the templates have the same pattern form a class. Given how many ones a row has
     in each class, its ones are uniform over Π C(n_c, o_c) arrangements, whichever template it comes
     from. So no label is needed: two rows with the same counts are equal with probability
-    1/Π C(n_c, o_c), and such pairs are pairwise independent. Where there is one arrangement, rows
-    are always equal and prove nothing.
+    1/Π C(n_c, o_c), and such pairs are pairwise independent. If there is only one arrangement, rows
+    are always equal, and such rows are not counted.
     """
     n = T.shape[1]
     _, class_of = np.unique(T.to_dense().T, axis=0, return_inverse=True)

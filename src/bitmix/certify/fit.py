@@ -1,10 +1,10 @@
 """A certificate for a fit: are these templates exactly the true ones?
 
 For every parameter value with at most k templates, P(issued and templates wrong) ≤ α. There are two
-methods. "all-pairs" holds whatever found the templates and however they depend on the data; it
-compares all pairs of rows. "held-out" learns from a third of the rows and lets the others vote,
-which needs far less separation, but k must not be chosen on all rows. Where not every bit can be
-certified, `mask` says which are. The proofs are in the documentation, under "Certificates and
+methods. "all-pairs" compares all pairs of rows; it is valid for templates from any method, however
+they depend on the data. "held-out" learns templates from a third of the rows and lets the others
+vote, which needs far less separation, but k must not be chosen on all rows. If not every bit can be
+certified, `mask` shows which bits are. The proofs are in the documentation, under "Certificates and
 their proofs".
 """
 
@@ -28,7 +28,7 @@ from bitmix.support import checks
 from bitmix.support.randomness import draw_without_replacement, seed_of, stream
 
 MAX_ROWS = 10_000
-"""Rows whose pairs are all compared; of more, a uniform random sample is used."""
+"""The largest number of rows that are compared; otherwise a uniform random sample is used."""
 
 Method = Literal["all-pairs", "held-out", "both"]
 
@@ -39,7 +39,7 @@ CONDITIONS = (
     "there are at most k templates",
 )
 K_FIXED = "k was fixed before the data were seen, or chosen on other rows"
-K_CHOSEN = "k was chosen on these rows, for which α is divided by k(k + 1)"
+K_CHOSEN = "k was chosen on these rows, so α was divided by k(k + 1)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,12 +52,12 @@ class FitCertificate:
     q_hi: float
     """Upper limit of the noise level, from matched rows."""
     least_alpha: float | None
-    """The smallest α at which the certificate would be issued, 1 if there is none; None for the
+    """The smallest α at which the certificate would be issued, or 1 if there is none; None for the
     held-out method, whose sorting depends on α."""
     q_interval: tuple[float, float]
-    """Clopper–Pearson interval for q from the flips, if the templates are right; its own α."""
+    """Clopper–Pearson interval for q from the flips, if the templates are right; a separate α."""
     weight_intervals: tuple[tuple[float, float], ...]
-    """Joint Clopper–Pearson intervals for the weights, if the partition is right; their own α."""
+    """Joint Clopper–Pearson intervals for the weights, if the partition is right; a separate α."""
     model_checks: tuple[ModelCheck, ...]
     """Tests of the conditions; not part of the certificate."""
     evidence: Evidence | HeldOutEvidence
@@ -70,12 +70,12 @@ class FitCertificate:
 
     @property
     def objections(self) -> tuple[str, ...]:
-        """What the flagged model checks say."""
+        """The messages of the flagged model checks."""
         return tuple(check.says for check in self.model_checks if check.flagged)
 
     @property
     def holds(self) -> bool:
-        """Whether it is issued and no model check objects to its conditions."""
+        """Whether it is issued and no model check objects."""
         return self.issued and not self.objections
 
     @property
@@ -102,7 +102,7 @@ class FitCertificate:
         if self.least_alpha is not None:
             lines.append(f"  smallest α at which it would be issued: {self.least_alpha:.2g}")
         lines += [f"  ! {objection}" for objection in self.objections]
-        lines.append("  It rests on: " + "; ".join(self.conditions) + ".")
+        lines.append("  It assumes: " + "; ".join(self.conditions) + ".")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -141,25 +141,25 @@ def certify_fit(
     X : array-like, sparse matrix, table, BitMatrix or Dask array of 0 and 1
         The rows, distinct and independent.
     templates : array-like of 0 and 1, shape (k, n)
-        From any method, depending on X in any way.
+        They may come from any method and depend on X in any way.
     alpha : float, default=0.05
-        For every noise level, weights and at most k templates:
+        For every noise level, all weights and at most k templates,
         P(certificate issued and templates wrong) ≤ α.
     random_state : int, default=0
-        Splits columns and rows. It is fixed by default: to try several and report the one that is
-        issued breaks the promise. So does a method chosen after looking at both results.
+        Determines how columns and rows are split. The certificate is not valid if you try several
+        values, or both methods, and report the one that is issued.
     method : {"all-pairs", "held-out", "both"}, default="all-pairs"
         "all-pairs" compares all rows with each other, and k may be chosen in any way. "held-out"
         learns templates from a third of the rows; the others are sorted by margins and vote. It
-        needs far fewer differing columns, but k must be fixed beforehand, or see `k_fixed`. "both"
-        gives each of them α/2, and is held-out unless the first is issued.
+        needs far fewer differing columns, but k must be fixed beforehand (see `k_fixed`). "both"
+        gives each method α/2, and returns the held-out certificate unless the first is issued.
     votes : {"fair", "common"}, default="fair"
-        A bit's majority must be too large for fair coins, which is safe where columns differ in
-        noise, or only for flips at the common noise level, which takes fewer rows.
-        "common" has no effect where a model check objects: fair coins are used then.
+        The majority for a bit must be too large for fair coins, which is safe if columns differ in
+        noise, or only too large for flips at the common noise level, which needs fewer rows. If a
+        model check objects, "fair" is used in any case.
     k_fixed : bool, default=True
-        Whether k was fixed before these rows were seen, or chosen on others. If not, the held-out
-        method divides α by k(k + 1), as the sum of 1/k(k + 1) over all k is 1.
+        Whether k was fixed before these rows were seen, or chosen on other rows. If not, the
+        held-out method divides α by k(k + 1), as the sum of 1/k(k + 1) over all k is 1.
 
     Returns
     -------
@@ -214,7 +214,7 @@ def certify_fit(
 
 
 def _of_held_out(pairs: FitCertificate, held_out: HeldOut, k_fixed: bool) -> FitCertificate:
-    """The same certificate by the votes of held-out rows."""
+    """The certificate with the results of the held-out rows."""
     return replace(
         pairs,
         issued=bool(held_out.mask.all()),
@@ -229,7 +229,7 @@ def _of_held_out(pairs: FitCertificate, held_out: HeldOut, k_fixed: bool) -> Fit
 
 
 def _complete(rows: Rows) -> Rows:
-    """The rows, after it is checked that they have neither weights nor missing cells."""
+    """Check that the rows have neither weights nor missing cells, and return them."""
     if rows.layout.weight_one:
         raise InputError(
             "X has weights, but a certificate counts rows as independent draws: give the rows "

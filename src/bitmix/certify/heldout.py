@@ -1,9 +1,9 @@
-"""The held-out certificate: some rows learn, the others are sorted by margins and vote.
+"""The held-out certificate: templates are learned on some rows; the others are sorted and vote.
 
-A sample of the rows learns templates T̂. The other rows are sorted by their margins between T̂_a and
-T̂_b, for every pair, on the columns in which these differ; rows in doubt abstain. Each column is
-voted on by rows whose sorting does not depend on that column. The proof is in the documentation,
-under "Certificates and their proofs".
+Templates T̂ are learned from a sample of the rows. The other rows are sorted by their margins
+between T̂_a and T̂_b, for every pair, on the columns in which these differ; rows with a small
+margin abstain. The votes on a column come from rows whose sorting does not depend on that column.
+The proof is in the documentation, under "Certificates and their proofs".
 """
 
 import itertools
@@ -31,10 +31,10 @@ from bitmix.support.randomness import draw_without_replacement, stream
 from bitmix.theory.tails import noise_of_pair
 
 LEARNING_SHARE, MAX_LEARNING_ROWS = 3, 10_000
-"""One row in three learns, but no more than this many rows: what they learn need not be right."""
+"""Templates are learned on one row in three, at most this many; they need not be right."""
 NOISE, PARTITION, TEMPLATES = 0.2, 0.4, 0.4
-"""How α is shared out."""
-_STANDARD_ERRORS = 3.5  # 2.3 for an upper limit of 99 %, and one for chance
+"""How α is divided among the three parts."""
+_STANDARD_ERRORS = 3.5  # 2.3 for an upper limit of 99 %, and one more for chance
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Sorting:
 
     @classmethod
     def of(cls, templates: NDArray[np.uint8], m: int, q_hi: float, error: float) -> "Sorting":
-        """The least margins that no true cluster has on both sides, but with this error in all."""
+        """The least margins that no true cluster reaches on both sides, with this total error."""
         words = pack(templates)
         distances = backend().hamming(words, words)
         k, pairs = len(templates), len(templates) * (len(templates) - 1) // 2
@@ -63,7 +63,7 @@ class Sorting:
 
 @dataclass(frozen=True, eq=False)
 class Ballot:
-    """Votes of the rows that were sorted. They add, and a part can be taken away."""
+    """Votes of the sorted rows. Ballots can be added and subtracted."""
 
     rows: int
     sizes: Ints
@@ -71,7 +71,7 @@ class Ballot:
     against: Ints
     """Kept rows that differ from T̂_a in column s, shape (k, n)."""
     silent: Ints
-    """Kept rows whose sorting would need column s, all of them in agreement with T̂_a there."""
+    """Kept rows whose sorting depends on column s; all of them agree with T̂_a there."""
 
     def __add__(self, other: "Ballot") -> "Ballot":
         return self._with(other, 1)
@@ -106,7 +106,7 @@ def _ballot(block: Block, *, words: Words, margins: Ints) -> Ballot:
     kept = (lead >= 0).all(axis=1)
     bits, nearest, tight = bits[kept], nearest[kept], lead[kept] == 0
     flipped = bits ^ words[nearest]
-    # A row that just reaches g_ab would not reach g_ab + 1 without a column in which it agrees.
+    # A row that reaches g_ab exactly does not reach g_ab + 1 without a column in which it agrees.
     needs = np.zeros_like(flipped)
     for b in range(k):
         close = tight[:, b]
@@ -121,15 +121,15 @@ def _ballot(block: Block, *, words: Words, margins: Ints) -> Ballot:
 
 @dataclass(frozen=True)
 class HeldOutEvidence:
-    """What the held-out certificate was computed from."""
+    """The counts from which the held-out certificate was computed."""
 
     m: int
-    """Rows in all."""
+    """Total number of rows."""
     n: int
     n_learning: int
-    """Rows that learned."""
+    """Rows that templates were learned on."""
     n_sorted: int
-    """The other rows."""
+    """Other rows that were sorted."""
     sizes: tuple[int, ...]
     """Sorted rows that were kept for each template."""
     margins: tuple[int, ...]
@@ -146,7 +146,7 @@ class HeldOutEvidence:
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """What the rows that did not learn say."""
+    """The result of the rows that were not used for learning."""
 
     q_hi: float
     mask: NDArray[np.bool_]
@@ -167,7 +167,7 @@ def hold_out(
     """Learn from a part of the rows, sort the others, and certify bits by their votes.
 
     `matched` are the disagreements and comparisons of matched rows, `duplicates` the pairs of equal
-    rows and how many chance gives.
+    rows and their expected number.
     """
     (m, n), k = rows.shape, len(templates)
     q_hi = noise_of_pair(bounds.upper_limit(*matched, NOISE * alpha))
@@ -207,14 +207,14 @@ def learn_and_sort(
 ) -> tuple[Sorting, Ballot]:
     """Learn k templates from a part of the rows, and sort others by them.
 
-    `compared` is the number of cells that the limit of the noise comes from.
+    `compared` is the number of cells from which the limit of the noise was computed.
     """
     m = rows.shape[0]
     n_learning = min(m // LEARNING_SHARE, MAX_LEARNING_ROWS)
     if n_learning < k:
         raise InputError(
             f"the held-out certificate learns from a third of the rows, which must be at least "
-            f"k = {k}, got {n_learning} of {m}: bring {LEARNING_SHARE * k} rows or more"
+            f"k = {k}, got {n_learning} of {m}: use {LEARNING_SHARE * k} rows or more"
         )
     drawn = draw_without_replacement(m, n_learning, stream(seed, "folds"))
     learning = rows.subset(drawn)
@@ -231,16 +231,16 @@ def learn_and_sort(
 
 
 def rows_to_sort(learned: Mixture, most: int, compared: int, error: float) -> int:
-    """How many rows to sort, judged by what was learned, and how many cells will be compared.
+    """Choose how many rows to sort, from the learned mixture and the number of compared cells.
 
-    Every row that is sorted may be the one that strays, so that more of them need wider margins.
-    Where templates differ in few columns, fewer rows have more voters that are in no doubt.
+    Any sorted row may be the one that strays, so more rows need wider margins. If templates differ
+    in few columns, sorting fewer rows can give more votes.
     """
     k, q = learned.n_components, learned.noise
     assert isinstance(q, float)
     if k == 1:
         return most
-    p2 = 2 * q * (1 - q)  # its limit will lie some standard errors above it
+    p2 = 2 * q * (1 - q)  # its upper limit will be some standard errors larger
     q = noise_of_pair(p2 + _STANDARD_ERRORS * math.sqrt(p2 * (1 - p2) / max(compared, 1)))
     words = pack(learned.templates)
     distances = backend().hamming(words, words)
@@ -258,7 +258,7 @@ def rows_to_sort(learned: Mixture, most: int, compared: int, error: float) -> in
 
 
 def _sure(d: int, m: int, q: float, error: float) -> float:
-    """How likely a row reaches the margin on d columns even without one that it agrees in."""
+    """P(a row reaches the margin on d columns even without one column in which it agrees)."""
     g = bounds.margin_needed(d, m, q, error)
     return float(stats.binom.sf(-(-(d + g) // 2) - 1, d - 1, 1 - q)) if d > 1 else 0.0
 
@@ -266,9 +266,9 @@ def _sure(d: int, m: int, q: float, error: float) -> float:
 def winners(
     ballot: Ballot, sorting: Sorting, rate: float, error: float
 ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """The majority of each template and column, and whether it is certified.
+    """The majority value for each template and column, and whether it is certified.
 
-    Nothing is certified unless every template has kept rows: k labels for at most k clusters.
+    Nothing is certified unless every template has kept rows, as there are at most k clusters.
     """
     k, n = ballot.against.shape
     voters = ballot.sizes[:, None] - ballot.silent
@@ -282,7 +282,7 @@ def winners(
 def _matched(
     templates: NDArray[np.uint8], bits: NDArray[np.uint8], certified: NDArray[np.bool_]
 ) -> NDArray[np.intp]:
-    """For each template given the learned one that contradicts it least, then differs least."""
+    """For each given template, the learned one that contradicts it least, then differs least."""
     apart = np.array(
         [[_cost(t, b, c) for b, c in zip(bits, certified, strict=True)] for t in templates]
     )
@@ -299,8 +299,8 @@ def _cost(
 def _sorting_part(evidence: HeldOutEvidence) -> Part:
     kept, empty = sum(evidence.sizes), evidence.sizes.count(0)
     says = (
-        f"{evidence.n_learning:,} rows learned, and {kept:,} of {evidence.n_sorted:,} others are "
-        "in no doubt about their group"
+        f"templates were learned on {evidence.n_learning:,} rows, and {kept:,} of "
+        f"{evidence.n_sorted:,} others belong clearly to a group"
     )
     if empty:
         says += (

@@ -1,4 +1,4 @@
-"""From the evidence to the verdict: what holds at level α, and what to say about it."""
+"""From the evidence to the verdict: which requirements hold at level α, in words."""
 
 import math
 from dataclasses import dataclass
@@ -15,24 +15,24 @@ from bitmix.theory.tails import Floats, noise_of_pair
 Votes = Literal["fair", "common"]
 """What a majority is compared with: fair coins, or flips at the common noise level."""
 COPIES_LEVEL = 1e-4
-"""Chance equalities of rows exceed what is allowed with this probability at most."""
+"""The probability, at most, that more rows than allowed are equal by chance."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One requirement: `has` must reach `needs`, or for probabilities and counts stay below it."""
+    """One requirement: `has` must reach `needs`; a probability or a count must not exceed it."""
 
     name: str
     holds: bool
     needs: float
     has: float
     says: str
-    """The finding in plain words and, where the requirement fails, what would help."""
+    """The finding in words and, if the requirement fails, what would help."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The limits at one α, to compare the evidence with."""
+    """The limits at one α with which the evidence is compared."""
 
     alpha: float
     p_hi: float
@@ -41,7 +41,7 @@ class Verdict:
     """The flip rate that votes are compared with: ½ for fair coins, or the limit of the noise."""
     gap_needed: int
     outvoted: float
-    """Bound on the probability that flips alone make such majorities."""
+    """Bound on the probability that flips alone produce such majorities."""
     duplicates_allowed: int
 
     def holds(self, evidence: Evidence) -> tuple[bool, bool, bool, bool]:
@@ -83,7 +83,7 @@ def judge(evidence: Evidence, alpha: float, votes: Votes = "fair") -> Verdict:
 
 
 def mask_of(evidence: Evidence, verdict: Verdict, agree: Ints) -> NDArray[np.bool_]:
-    """The template bits that are certified even if not all are, shape (k, n)."""
+    """The template bits that are certified, even if not all are, shape (k, n)."""
     k, n = agree.shape
     noise, partition, _, distinct = verdict.holds(evidence)
     if not (noise and partition and distinct):
@@ -127,7 +127,7 @@ def noise_part(disagreements: int, compared: int, q_hi: float) -> Part:
 
 
 def distinct_part(duplicates: int, expected: float, allowed: int) -> Part:
-    """Whether equal rows are as few as chance makes them."""
+    """Whether there are no more equal rows than chance explains."""
     holds = duplicates <= allowed
     says = f"{duplicates:,} pairs of rows are equal, {expected:.2g} expected by chance"
     if not holds:
@@ -159,7 +159,7 @@ def _partition_says(evidence: Evidence, verdict: Verdict, holds: bool) -> str:
 
 
 def _partition_remedy(evidence: Evidence, verdict: Verdict) -> str:
-    """How much less noise, or how many columns of the same kind, would be enough."""
+    """Say which noise level, or how many columns of the same kind, would be enough."""
     m, n, gap, error = evidence.m, evidence.n, evidence.gap, verdict.alpha / 3
     low, high = 0.0, verdict.p_hi
     for _ in range(20):
@@ -179,7 +179,10 @@ def _templates_says(evidence: Evidence, verdict: Verdict, holds: bool) -> str:
     if evidence.not_majority:
         return f"{evidence.not_majority} template bits are not the majority of their group"
     wrong = min(verdict.outvoted, 1.0)
-    says = f"every bit is its group's majority, by flips alone with probability at most {wrong:.2g}"
+    says = (
+        "every bit is its group's majority, which flips alone produce with probability at most "
+        f"{wrong:.2g}"
+    )
     if holds:
         return says
     needed = f"{says}, {verdict.alpha / 3:.2g} needed"
@@ -193,7 +196,7 @@ def _templates_says(evidence: Evidence, verdict: Verdict, holds: bool) -> str:
 
 
 def least_alpha(evidence: Evidence, votes: Votes = "fair") -> float:
-    """The smallest α at which all requirements hold, by bisection: a larger α eases each."""
+    """The smallest α at which all requirements hold, by bisection: a larger α relaxes each."""
 
     def issued(log_alpha: float) -> bool:
         return all(judge(evidence, math.exp(log_alpha), votes).holds(evidence))

@@ -1,4 +1,4 @@
-"""What every fitted mixture of templates can do: predict, score, sample, certify, save and load."""
+"""Base class of the estimators: predict, score, sample, certify, save and load."""
 
 import math
 import os
@@ -34,11 +34,11 @@ from bitmix.support import checks
 from bitmix.support.pages import Documented
 from bitmix.support.randomness import seed_of, stream
 
-_BYTES_PER_CELL = 32  # of a component and column: a mean, a coefficient, and sums of two threads
+_BYTES_PER_CELL = 32  # per component and column: a mean, a coefficient, and the sums of two threads
 
 
 class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """What every fitted mixture of templates can do."""
+    """Methods that all fitted mixtures of templates share."""
 
     binarize: float | None
     random_state: Any
@@ -54,27 +54,27 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
     """The column of a file that names its rows, if there was one."""
     label_column_: str | None = None
     fingerprint_type_: str | None = None
-    """How the fingerprints of the fit were made, if their file says it."""
+    """How the fingerprints of the fit were made, if their file says so."""
     tree_: Tree | None = None
-    """The tree of the components, if the fit was made by levels."""
+    """The tree of the components, if the model was fitted by levels."""
     codes_: Codes | None = None
     """How the cells of a table were read as bits; None if they were 0 and 1."""
     k_chosen_: bool = False
     """Whether the number of components was chosen on the rows of the fit."""
     table_hash_: str | None = None
-    """A number for the table of the fit, so that it is not taken for held-out rows."""
+    """Hash of the table of the fit, so that it cannot be passed as held-out rows."""
 
     calibration_: Calibration | None = None
-    """How well rows fit that were not in the fit, if `calibrate` was called."""
+    """How well held-out rows fit, if `calibrate` was called."""
     representatives_: tuple[str, ...] | None = None
-    """The id or number of the row that represents each group, if they are known."""
+    """The id or number of the row that represents each group, if known."""
 
     mixture_: Mixture
     """The fitted mixture as a frozen value."""
 
     _takes_missing = False
     _fitted_values: ClassVar[Mapping[str, Any]] = {"seed_": 0, "n_features_in_": 0}
-    """What a model file holds beside the mixture, each with an example of its kind."""
+    """What a model file holds besides the mixture; each value is an example of the type."""
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Self: ...
@@ -87,16 +87,16 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
 
     @property
     def n_parameters_(self) -> int:
-        """Free parameters: template bits or probabilities, weights, and flip rates unless given."""
+        """Number of free parameters: bits or probabilities, weights, and rates unless given."""
         check_is_fitted(self)
         return self.mixture_.n_parameters() - (getattr(self, "noise", None) is not None)
 
     def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.int64]:
-        """Fit, then the labels of the same rows: equals ``fit(X).predict(X)``."""
+        """Fit and return the labels of the same rows: equals ``fit(X).predict(X)``."""
         return self.fit(X).predict(X)
 
     def predict(self, X: Any, reject: float | None = None) -> NDArray[np.int64]:
-        """The most likely template of each row; the lowest index among equals.
+        """The most likely template of each row; ties go to the lowest index.
 
         With `reject`, the label is -1 where `unlikeness` is at most this level.
         """
@@ -111,7 +111,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         return predict.labels(rows, self.mixture_)
 
     def without_background(self, labels: Any) -> Any:
-        """Labels in which the component "none of these", if there is one, is -1."""
+        """Labels in which the background component, if there is one, is -1."""
         if not getattr(self, "background", False):
             return labels
         return np.where(labels == len(self.weights_) - 1, -1, labels)
@@ -121,14 +121,14 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         return predict.probabilities(self.rows_like_fit(X), self.mixture_)
 
     def margins(self, X: Any) -> Floats:
-        """How certain each label is: ln of the odds of the best template against the second best.
+        """How certain each label is: log odds of the best against the second-best template.
 
-        A margin of 3 nats is odds of 20 to 1. Margins are infinite if there is only one template.
+        A margin of 3 nats means odds of 20 to 1. With only one template, margins are infinite.
         """
         return predict.margins(self.rows_like_fit(X), self.mixture_)
 
     def differing_features(self, i: int, j: int) -> NDArray[Any]:
-        """The columns in which templates i and j differ: by name if the fit had names."""
+        """The columns in which templates i and j differ, by name if the columns have names."""
         check_is_fitted(self)
         k = len(self.templates_)
         for which in (i, j):
@@ -144,21 +144,21 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         Parameters
         ----------
         X : as in `predict`
-            Rows in memory or in a file. Each belongs to the group that `predict` says.
+            Rows in memory or in a file. Each belongs to the group that `predict` returns.
         metric : {"auto", "hamming", "tanimoto"}, default="auto"
-            The distance of two rows: the number of cells in which they differ, or 1 less the share
-            of ones in common, ``|x ∧ y| / |x ∨ y|``. ``"auto"`` takes the second one if at most a
-            tenth of the cells are 1. A missing cell of a row differs from all known cells, or is
-            a 0.
+            The distance between two rows: the number of cells in which they differ, or 1 minus
+            the Tanimoto similarity ``|x ∧ y| / |x ∨ y|``. ``"auto"`` is ``"tanimoto"`` if at most a
+            tenth of the cells are 1. A missing cell differs from all known cells (Hamming) or
+            counts as 0 (Tanimoto).
         ids : sequence, optional
             A name for each row.
 
         Returns
         -------
         Medoids
-            `rows`, `distances`, `ids`. The lowest row among equals. Hamming medoids are exact.
-            Tanimoto medoids are exact in groups whose pairs of rows can all be looked at, see
-            `exact`; in others they are the best of 64 candidates.
+            `rows`, `distances`, `ids`. Ties go to the lowest row. Hamming medoids are exact.
+            Tanimoto medoids are exact in groups that are small enough to compare all pairs of rows
+            (see `exact`); in others they are the best of 64 candidates.
         """
         names = None if ids is None else [str(name) for name in ids]
         members = self._members(X)
@@ -190,8 +190,9 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         X : as in `predict`
             The rows of the fit, or others.
         held_out_rows : bool, default=False
-            Whether the rows were not in the fit. Otherwise each is compared with a model that goes
-            on with EM without it, an eighth of the rows at a time, at most 10,000 in all.
+            Whether the rows were not in the fit. If they were, an eighth of them at a time is left
+            out, EM continues on the others, and the rows left out are compared with that model; at
+            most 10,000 rows are used.
         """
         rows = self.rows_like_fit(X)
         if rows.remote:
@@ -204,27 +205,27 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         else:
             if not hasattr(self, "settings_like_fit"):
                 raise InputError(
-                    f"{type(self).__name__} is calibrated by rows that were not in the fit: give "
-                    "some, with held_out_rows=True"
+                    f"{type(self).__name__} is calibrated with rows that were not in the fit: give "
+                    "such rows, with held_out_rows=True"
                 )
             values = held_out(rows, self.mixture_, self.settings_like_fit().noise, self.seed_)
         self.calibration_ = Calibration.of(values)
         return self
 
     def unlikeness(self, X: Any) -> Floats:
-        """A p-value of each row: small if the row is unlike all groups.
+        """A p-value for each row: small if the row fits no group.
 
-        It is the share of rows of the same kind that are at most as likely in their group: those
-        of `calibrate`, or 10,000 rows drawn from the model. It is as small as can be if none of
-        them has so few or so many ones. Of new rows of the same kind, a share of about α has a
-        value of at most α.
+        It is the share of reference rows that are at most as likely in their group. The reference
+        rows are those of `calibrate`, or 10,000 rows drawn from the model. The p-value is as small
+        as possible if no reference row has as few or as many ones. Of new rows from the same
+        population, about a share α has a p-value of at most α.
         """
         rows = self.rows_like_fit(X)
         values = np.asarray(fit_of_rows(rows, self.mixture_))
         return (self.calibration_ or self.calibration_of_model()).p_values(values)
 
     def calibration_of_model(self) -> Calibration:
-        """How well rows fit that are drawn from the model."""
+        """How well rows drawn from the model fit."""
         rng = stream(self.seed_, "calibration")
         drawn, _ = self.sample(MAX_CALIBRATION_ROWS, random_state=rng)
         return Calibration.of(fit_of_rows(drawn, self.mixture_))
@@ -243,14 +244,14 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
     def score_samples(self, X: Any) -> Floats:
         """ln Σ_i w_i f_i(x) of each row, in nats.
 
-        `TwoRoundEM` and `ClassicEM` take T_i = `means_` here, as the paper's tables do. f is a
-        density over rows only if T_i is binary, so compare their fits by `bic` or `aic`, which
-        round.
+        `TwoRoundEM` and `ClassicEM` use T_i = `means_` here, as the paper's tables do. f is a
+        density over rows only if T_i is binary, so compare their fits by `bic` or `aic`, which use
+        rounded templates.
         """
         return predict.log_likelihoods(self.rows_like_fit(X), self.mixture_)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Mean of `score_samples`, rows weighted by `sample_weight`."""
+        """Mean of `score_samples`, weighted by `sample_weight`."""
         rows = self.rows_like_fit(X, sample_weight)
         return expect(rows, self.mixture_).log_likelihood / rows.total_weight
 
@@ -258,7 +259,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         """-2·ln L + p·ln m with binary templates; lower is better.
 
         p counts every template bit or probability (k·n), k-1 free weights, and the flip rates
-        unless given. m is the sum of the weights.
+        unless they are given. m is the sum of the row weights.
         """
         rows = self.rows_like_fit(X, sample_weight)
         return -2 * self._log_likelihood(rows) + self.n_parameters_ * math.log(rows.total_weight)
@@ -271,13 +272,15 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
     def sample(
         self, n_samples: int = 1, *, random_state: Any = None
     ) -> tuple[BitMatrix, NDArray[np.int64]]:
-        """New rows from `templates_`, `weights_` and `noise_`, and the template of each.
+        """Draw new rows from `templates_`, `weights_` and `noise_`; return them and their labels.
 
-        ``random_state=None`` uses the seed of the fit, so that a call can be repeated.
+        ``random_state=None`` uses the seed of the fit, so that calls are reproducible.
         """
         check_is_fitted(self)
         seed = self.seed_ if random_state is None else seed_of(random_state)
-        rng = stream(seed, "sample")  # not the stream the rows of the fit may have come from
+        rng = stream(
+            seed, "sample"
+        )  # another stream than the one that may have drawn the rows of the fit
         mixture = self.mixture_
         if isinstance(mixture.noise, float) and mixture.items is None:
             return sample_mixture(self.templates_, self.weights_, mixture.noise, n_samples, rng)
@@ -296,8 +299,8 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         """Certify that `templates_` are exactly the templates behind the rows of X.
 
         See `bitmix.certify_fit`: for every parameter value with at most k templates,
-        P(certificate issued and templates wrong) ≤ α. That holds for one flip rate for all bits, so
-        fits with another noise model are refused; `certified_bits` holds for them, too. If
+        P(certificate issued and templates wrong) ≤ α. This assumes one flip rate for all bits, so
+        fits with another noise model are refused; for these, use `certified_bits`. If
         `select_components` chose k, the held-out method divides α by k(k + 1).
         """
         if (noise_model := self.mixture_.noise_model) != "shared":
@@ -315,12 +318,12 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
     def certified_bits(self, X_test: Any, alpha: float = 0.05, share: float = 0.5) -> CertifiedBits:
         """The bits that most rows of a group have, certified by rows that were not fitted.
 
-        With probability at least 1 - α over the test rows, for all bits of the `mask` at once: more
-        than `share` of the population that this model assigns to the group has the bit shown. That
-        holds for any data and any noise model, whether or not there are templates at all. It needs
-        test rows that are independent draws from one population and had no part in the fit. The
-        table of the fit is refused; that parts of it are given cannot be noticed. Of missing cells,
-        those that are known count.
+        With probability at least 1 - α over the test rows, the following holds for all bits of the
+        `mask` at once: more than `share` of the population that this model assigns to the group has
+        the bit shown. That is true for any data and any noise model, whether or not there are
+        templates at all. The test rows must be independent draws from one population and must not
+        have been used in the fit. The table of the fit is refused, but parts of it are not
+        detected. Missing cells are not counted.
 
         Parameters
         ----------
@@ -329,7 +332,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         alpha : float, default=0.05
             The probability that any certified bit is wrong.
         share : float in [0.5, 1), default=0.5
-            What part of a group must have the bit.
+            The share of a group that must have the bit.
 
         Examples
         --------
@@ -357,7 +360,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         return certify_bits(predict.tally(rows, self.mixture_), alpha, float(share))
 
     def rows_like_fit(self, X: Any, sample_weight: Any = None, *, missing: bool = False) -> Rows:
-        """X as packed rows, its columns checked against those of the fit."""
+        """X as packed rows, with its columns checked against those of the fit."""
         check_is_fitted(self)
         rows = as_rows(
             X, self.binarize, missing=missing or self._takes_missing, sample_weight=sample_weight,
@@ -369,7 +372,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         return rows
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one file, which appears whole or not at all."""
+        """Write the fitted model to one file, completely or not at all."""
         check_is_fitted(self)
         params, arrays = self.get_params(), {"means": self.means_, **self.mixture_.arrays()}
         if (tree := getattr(self, "tree_", None)) is not None:
@@ -455,7 +458,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
 
     @classmethod
     def _check_noise(cls, mixture: Mixture) -> None:
-        """Refuse a mixture from a file whose noise this estimator cannot have."""
+        """Refuse a mixture from a file if this estimator cannot have its noise."""
         checks.noise(mixture.noise)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -471,7 +474,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         """Store the number and names of the columns, or check them against those of the fit.
 
         scikit-learn handles tables and arrays of 0 and 1. Rows that are packed or on a cluster
-        have names of their own, and those that were read by codes have one per column of bits.
+        bring their own names; recoded tables have one name per column of bits.
         """
         codes = getattr(rows, "codes", None)
         if reset:
@@ -498,7 +501,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
             )
         expected = getattr(self, "feature_names_in_", None)
         if names is None or expected is None:
-            return  # packed bits seldom have names
+            return  # packed bits usually have no names
         differing = np.flatnonzero(np.asarray(names, dtype=object) != expected)
         if differing.size:
             s = differing[0]
@@ -508,15 +511,14 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
             )
 
     def _set_mixture(self, mixture: Mixture, means: Floats) -> None:
-        self.calibration_ = self.representatives_ = None  # those of an earlier fit
+        self.calibration_ = self.representatives_ = None  # these belonged to an earlier fit
         self.mixture_, self.means_ = mixture, means
         self.templates_, self.weights_ = mixture.templates, mixture.weights
 
     def _set_ordered(self, mixture: Mixture, means: Floats, background: bool = False) -> list[int]:
-        """Store a fitted mixture, heaviest component first; equal weights by template bits. The
-        order is returned.
+        """Store a fitted mixture, heaviest component first, and return the order.
 
-        A component "none of these" stays the last one.
+        Components of equal weight are ordered by template bits. A background component stays last.
         """
         templates, weights = mixture.templates, mixture.weights
         order = sorted(
@@ -533,7 +535,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
 
 
 def _checked(value: Any, example: Any, name: str) -> Any:
-    """A value from a file, after it is checked to be of the kind of the example."""
+    """Check that a value from a file has the type of the example, and return it."""
     if isinstance(example, tuple):
         if not isinstance(value, list):
             raise InputError(f"{name} must be a list, got {value!r}")
@@ -552,7 +554,7 @@ def _checked(value: Any, example: Any, name: str) -> Any:
 
 
 def _memory() -> int:
-    """The bytes of memory of this machine; a very large number if it is not known."""
+    """The memory of this machine in bytes; a very large number if it is unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
@@ -560,7 +562,7 @@ def _memory() -> int:
 
 
 def check_components(value: Any, m: int, n: int) -> int:
-    """k, at most one template per row, and no more than sums and memory have room for."""
+    """Check k: at most one component per row, and no more than sums and memory can hold."""
     k = checks.whole(value, "n_components", least=1)
     if m > MAX_ROWS or k > MAX_COMPONENTS:
         raise InputError(
@@ -570,13 +572,13 @@ def check_components(value: Any, m: int, n: int) -> int:
     if k > m:
         raise InputError(
             f"n_components must be at most the number of rows, n_samples={m}, got {k}: "
-            "ask for fewer components or bring more rows"
+            "use fewer components or more rows"
         )
     needed, there = _BYTES_PER_CELL * k * n, _memory()
     if needed > there:
         raise InputError(
-            f"{k:,} components of {n:,} columns need {needed >> 30:,} GB or more, and there are "
-            f"{there >> 30:,} GB of memory: ask for fewer components, or leave out columns that "
-            "are nearly always the same"
+            f"{k:,} components of {n:,} columns need {needed >> 30:,} GB or more, but there are "
+            f"{there >> 30:,} GB of memory: use fewer components, or leave out columns that are "
+            "nearly constant"
         )
     return k

@@ -1,4 +1,4 @@
-"""blrt: how many classes, by a bootstrap test."""
+"""Bootstrap likelihood-ratio test for the number of classes."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ def blrt(
 ) -> RatioTest:
     """Test k classes against k - 1 by the bootstrap likelihood-ratio test (McLachlan 1987).
 
-    Tables are drawn from the fit of k - 1 classes, and both numbers of classes are fitted to each,
-    as to X. The test ends early when ten of them had a statistic as large as that of X.
+    Tables are drawn from the fit with k - 1 classes, and models with k - 1 and with k classes are
+    fitted to each, as to X. The test ends early once ten tables have a statistic as large as X.
 
     Parameters
     ----------
@@ -36,9 +36,9 @@ def blrt(
     estimator : TemplateMixture, optional
         Its parameters are used for every fit. By default ``noise_model="cell"``: latent classes.
     n : int, default=99
-        The number of replicates, at most.
+        The largest number of replicates.
     sample_weight : array-like, shape (m,), optional
-        How often each row counts. The sum is the number of people of a replicate.
+        How many times each row counts. The sum is the number of people in a replicate.
     items : list of lists of int, optional
         Items with several values, as in `TemplateMixture.fit`.
     random_state : int, RandomState, Generator or None
@@ -63,7 +63,7 @@ def blrt(
 
 
 def one_class_more(rows: Rows, model: TemplateMixture, *, n: int, seed: int) -> RatioTest:
-    """The test of one class more than a model has that was fitted to the rows."""
+    """Test one class more than `model` has; `model` was fitted to the rows."""
     n = checks.whole(n, "n", least=1, remedy="99 are usual")
     table = in_memory(rows, "blrt")
     return ratio_test(table, model.mixture_, model.settings_like_fit(), n=n, seed=seed)

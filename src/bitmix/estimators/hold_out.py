@@ -1,4 +1,4 @@
-"""Hold out rows: certified bits of a model that was learned on the others, and agreement."""
+"""Hold out rows to certify bits of a model of the other rows, and the agreement of two fits."""
 
 import warnings
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from bitmix.support.randomness import draw_without_replacement, stream
 
 @dataclass(frozen=True, eq=False)
 class HeldOutRows:
-    """What held-out rows say. The bits are those of `model`, which has not seen these rows."""
+    """Results on held-out rows. The bits are those of `model`, which was fitted without them."""
 
     model: FittedTemplates
     bits: CertifiedBits
@@ -44,24 +44,24 @@ def hold_out(
     share: float = 0.5,
     random_state: int = 0,
 ) -> HeldOutRows:
-    """Fit again to a part of the rows and certify bits by the others; then the agreement of fits.
+    """Refit to a part of the rows and certify bits with the others; also certify agreement.
 
     Parameters
     ----------
     model : fitted estimator
-        Fitted to all rows; its parameters, its number of components and its noise model are used
-        again. The statements are about the new fits.
+        The model fitted to all rows; its parameters, its number of components and its noise model
+        are used again. The certified statements are about the new fits.
     X : as in `fit`
         All rows.
     share_held_out : float in (0, 1), default=0.3
-        The part of the rows that is held out.
+        The share of the rows that is held out.
     alpha, share : float
         As in `certified_bits`. Bits and agreement have an error of α each.
     random_state : int, default=0
         Splits the rows.
 
-    Agreement has a split of its own: two fits to a third of the rows each, their groups matched on
-    these rows' probabilities, and labels compared on the last third.
+    For the agreement, the rows are split in three: two models are fitted to a third each, their
+    groups are matched by their probabilities, and their labels are compared on the last third.
     """
     share_held_out = checks.between(share_held_out, "share_held_out", 0, 1)
     rows = model.rows_like_fit(X)
@@ -70,15 +70,15 @@ def hold_out(
     codes = getattr(rows, "codes", None)
     if model.mixture_.items is not None and (codes is None or codes.items is None):
         raise InputError(
-            "the groups of columns that are items were given to fit and are not in the rows: give "
-            "the items as columns of values"
+            "items= was given to fit, but the rows do not hold it: give each item as one column of "
+            "values"
         )
     m, k = rows.shape[0], len(model.weights_)
     n_test = int(share_held_out * m)
     if n_test < 1 or m - n_test < k or m // 3 < k:
         raise InputError(
             f"to hold out rows, the others and a third of all must be at least k = {k}, got "
-            f"{n_test} of {m} held out: bring more rows, or hold out another part"
+            f"{n_test} of {m} held out: use more rows, or hold out another share"
         )
     order = draw_without_replacement(m, m, stream(random_state, "folds"))
     learned = _fit_again(model, rows.subset(np.sort(order[n_test:])))
@@ -91,14 +91,14 @@ def hold_out(
 
 
 def _fit_again(model: FittedTemplates, rows: Rows) -> FittedTemplates:
-    """The same estimator, with the number of components and the noise model it ended with."""
+    """Refit the same estimator with the number of components and noise model of the fit."""
     again = clone(model).set_params(n_components=len(model.weights_), random_state=model.seed_)
     if "noise_model" in again.get_params():
         again.set_params(noise_model=model.mixture_.noise_model)
         if again.get_params().get("init") is not None:
             again.set_params(init=None)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BitmixWarning)  # of parts of the rows
+        warnings.simplefilter("ignore", BitmixWarning)  # about parts of the rows
         return again.fit(rows)
 
 

@@ -18,29 +18,30 @@ from bitmix.support.randomness import seed_of, stream
 class TwoRoundEM(FittedTemplates):
     """Mixture of Bernoulli templates by the two-round EM of Barbu, Wu & Wu (2014), Algorithm 1.
 
-    Over-seed with l random rows, one EM step, prune to k far-apart templates, one more EM step.
+    It starts from l random rows, makes one EM step, prunes to k templates that are far apart, and
+    makes one more EM step.
 
     Parameters
     ----------
     n_components : int, default=2
         k in the paper: the number of templates.
     rounds : int, default=2
-        EM steps in all, at least 2; fewer if a step changes nothing. 10 is the paper's ten-round
-        version, and the better choice on real data, where templates overlap.
+        Number of EM steps, at least 2; the fit ends earlier if a step changes nothing. 10 is the
+        paper's ten-round version, and the better choice on real data, where templates overlap.
     n_seeds : int, optional
-        l in the paper. By default ⌈(4/w_min)·ln(2/(δ·w_min))⌉, but under a quarter of the rows.
+        l in the paper. By default ⌈(4/w_min)·ln(2/(δ·w_min))⌉, but less than a quarter of the rows.
     min_weight : float, optional
         w_min in the paper: the smallest weight that a template may have. By default 1/k.
     delta : float, default=0.1
-        δ in the paper: the probability of failure that l is chosen for.
+        δ in the paper: the allowed probability of failure, from which l is computed.
     round_one_rows : int, optional
-        Give round 1 a random sample of this many rows; round 2 always sees all rows. By default
-        round 1 sees all rows, too, as in the paper. The guarantee asks for 8l rows; more of them
-        only take longer.
+        Use a random sample of this many rows in round 1; round 2 always uses all rows. By default
+        round 1 uses all rows, too, as in the paper. The guarantee requires 8l rows; more rows only
+        take longer.
     n_init : int, default=1
-        Fits from other seeds; the one with the largest log-likelihood is kept.
+        Number of fits from different seeds; the one with the largest log-likelihood is kept.
     noise : float, optional
-        q in the paper, if known. By default estimated from the closest pair of seeds.
+        q in the paper, if known. By default it is estimated from the closest pair of seeds.
     pruning : {"l1", "hamming"}, default="l1"
         Distance between templates in step 6: ℓ1 as in the paper, or the expected Hamming distance
         between a row of one and a row of the other.
@@ -49,28 +50,28 @@ class TwoRoundEM(FittedTemplates):
     binarize : float, optional
         Read values above this as 1. By default X must hold 0 and 1.
     random_state : int, RandomState, Generator or None
-        Fixes the seeds. The same number gives the same bits on any machine.
+        Determines the seeds. The same number gives the same bits on any machine.
 
     Attributes
     ----------
     templates_ : array of uint8, shape (k, n)
-        The templates: `means_` rounded, ½ to 0. Heaviest first.
+        The templates: `means_` rounded, with ½ rounded to 0; heaviest first.
     means_ : array of float64, shape (k, n)
         T_i of the last M step.
     weights_ : array of float64, shape (k,)
         w_i.
     noise_ : float
-        The noise level that the EM steps used: the one given, or q0 of step 2. The latter comes
-        from the *closest* pair of seeds and so lies below the true noise level, which harms neither
-        templates nor labels. The share of bits in which rows differ from their template estimates
-        the true one.
+        The noise level used in the EM steps: the given one, or q0 of step 2. The latter comes from
+        the *closest* pair of seeds and is therefore below the true noise level, which harms neither
+        templates nor labels. To estimate the true level, take the share of bits in which rows
+        differ from their template.
     n_seeds_ : int
         l: the number of seeds that were used.
     history_ : tuple of Round
-        Per round: `log_likelihood` of the parameters it started from, `n_templates`, and the
-        `weights` it ended with.
+        For each round: `log_likelihood` of the parameters at its start, `n_templates`, and the
+        `weights` at its end.
     seed_ : int
-        The number that all random choices came from; `random_state` if that is an int.
+        The seed of all random choices; `random_state` if that is an int.
 
     Examples
     --------
@@ -126,9 +127,9 @@ class TwoRoundEM(FittedTemplates):
             are an error unless `binarize` is set.
         y : ignored
         seeds : rows of 0 and 1, shape (l, n), optional
-            The seeds of round 1 in place of random rows; `n_init` has no effect then.
+            Seeds of round 1, instead of random rows; `n_init` then has no effect.
         """
-        rounds = checks.whole(self.rounds, "rounds", least=2, remedy="round 2 is after the pruning")
+        rounds = checks.whole(self.rounds, "rounds", least=2, remedy="round 2 follows the pruning")
         noise, pruning = checks.optional(checks.noise, self.noise), as_pruning(self.pruning)
         n_init = checks.whole(self.n_init, "n_init", least=1)
         delta = checks.between(self.delta, "delta", 0, 1)
@@ -184,26 +185,26 @@ class ClassicEM(FittedTemplates):
     n_components : int, default=2
         k in the paper: the number of templates.
     max_iter : int, default=100
-        The largest number of EM steps; a step that changes nothing ends the fit earlier.
+        Maximum number of EM steps; the fit ends earlier if a step changes nothing.
     n_init : int, default=1
-        Starts from other rows; the one with the largest log-likelihood is kept.
+        Number of starts from different rows; the one with the largest log-likelihood is kept.
     noise : float, optional
-        q in the paper. By default estimated from the closest pair of starting templates.
+        q in the paper. By default it is estimated from the closest pair of starting templates.
     init : array-like of 0 and 1, shape (k, n), optional
-        Starting templates in place of random rows; `n_init` has no effect then.
+        Starting templates, instead of random rows; `n_init` then has no effect.
     verbose : bool, default=False
         Show the progress of long passes over the rows, on standard error if it is a terminal.
     binarize : float, optional
         Read values above this as 1. By default X must hold 0 and 1.
     random_state : int, RandomState, Generator or None
-        Fixes the starting rows. The same number gives the same bits on any machine.
+        Determines the starting rows. The same number gives the same bits on any machine.
 
     Attributes
     ----------
     templates_, means_, weights_, noise_, history_, seed_
         As in `TwoRoundEM`.
     n_iter_ : int
-        EM steps made by the start that was kept.
+        Number of EM steps of the start that was kept.
     converged_ : bool
         Whether its last step changed nothing, to the last bit.
 
@@ -251,7 +252,7 @@ class ClassicEM(FittedTemplates):
         Parameters
         ----------
         X : array-like, sparse matrix, table, BitMatrix or Dask array, shape (m, n)
-            Rows of 0 and 1, as `TwoRoundEM.fit` takes them.
+            Rows of 0 and 1, as in `TwoRoundEM.fit`.
         y : ignored
         """
         max_iter = checks.whole(self.max_iter, "max_iter", least=1)

@@ -1,4 +1,4 @@
-"""How many templates: fits for several k, compared by a criterion."""
+"""Choose the number of templates: fits for several k, compared by a criterion."""
 
 import math
 import time
@@ -33,25 +33,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CRITERIA = ("mdl", "icl", "bic", "aic", "stability")
-PATIENCE = 3  # without a range: values of k that may pass without improvement
+PATIENCE = 3  # without a range: stop after k has grown this much without improvement
 EVERY_K, GROWTH = 20, 8  # without a range: every k up to 20, then each an eighth larger
-ROWS_PER_COMPONENT = 10  # without a range: k goes no further than this allows
+ROWS_PER_COMPONENT = 10  # without a range: limits the largest k
 _SPLITS = 5
-_CHANCE = 0.1  # groups that are less stable than this are not real
+_CHANCE = 0.1  # the instability of a single template: less stable groups are not chosen
 _AS_STABLE = 0.01
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One number of templates."""
+    """The fit for one number of templates."""
 
     n_components: int
     log_likelihood: float
     n_agreeing: int
     n_starts: int
     mdl: float
-    """-ln L + `template_nats` + ½·ln m for each real parameter: nats to write the rows down. Lower
-    is better, as for the others."""
+    """-ln L + `template_nats` + ½·ln m for each real parameter: the nats needed to encode the rows.
+    Lower is better, as for the other criteria."""
     icl: float
     """`mdl` plus the entropy of the memberships: for groups that do not overlap."""
     bic: float
@@ -62,18 +62,17 @@ class Candidate:
     """All fit statistics; see `bitmix.fit_statistics`."""
     converged: bool
     held_out: float = math.nan
-    """Mean ln L per row of rows that were not fitted, in four folds; NaN where that is not known.
-    Here higher is better."""
+    """Mean ln L per held-out row, in four folds; NaN if unknown. Higher is better."""
     blrt: float | None = None
-    """p of the bootstrap test of this number of classes against one less, if it was asked for."""
+    """p-value of the bootstrap test of k against k - 1 classes, if requested."""
     stability: float = math.nan
-    """1 - the adjusted Rand index of two fits to halves of the rows: 0 where the same groups come
-    back. Only with ``criterion="stability"``; .1 by definition for one template."""
+    """1 minus the adjusted Rand index of two fits to halves of the rows: 0 if both find the same
+    groups. Only with ``criterion="stability"``; .1 by definition for one template."""
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """The number of templates that was chosen, and the fits to choose from."""
+    """The chosen number of templates, and all fits that were compared."""
 
     n_components: int
     criterion: str
@@ -81,16 +80,16 @@ class Selection:
     models: tuple[TemplateMixture, ...]
     """The fitted model of each candidate."""
     stopped_by_time: bool = False
-    """Whether larger numbers were left out because of the time limit."""
+    """Whether the time limit kept larger numbers from being tried."""
 
     @property
     def model(self) -> TemplateMixture:
-        """The fitted model that was chosen."""
+        """The chosen fitted model."""
         return self.models[self._chosen]
 
     @property
     def at_end(self) -> bool:
-        """Whether the largest number was chosen, so that more might be better."""
+        """Whether the largest number was chosen, so that a larger one might be better."""
         return len(self.models) > 1 and self._chosen == len(self.models) - 1
 
     @property
@@ -98,16 +97,16 @@ class Selection:
         return [each.n_components for each in self.candidates].index(self.n_components)
 
     def table(self, format: str | None = None) -> Any:
-        """One line per number of components: what a paper on latent classes reports.
+        """One line per number of components, as papers on latent classes report.
 
         All criteria are on the scale of -2·ln L: lower is better. G² and χ² are over response
-        patterns, where these can be counted. The held-out ln L is of rows that were not fitted.
+        patterns, if these can be counted. The held-out ln L is that of rows that were not fitted.
 
         Parameters
         ----------
         format : {"markdown", "latex", "csv"}, optional
-            Text to put into a paper. By default a pandas DataFrame, or a list of dictionaries where
-            pandas is not installed.
+            Return text for a paper. By default the table is a pandas DataFrame, or a list of
+            dictionaries if pandas is not installed.
         """
         table = enumeration_table(self.candidates)
         return table.frame() if format is None else table.text(format)
@@ -127,7 +126,7 @@ class Selection:
         return f"<table><tr>{head}</tr>{body}</table>"
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """The criterion over k, the chosen one marked."""
+        """Plot the criterion against k, with the chosen k marked."""
         if ax is None:
             need("matplotlib")
             import matplotlib.pyplot as plt
@@ -156,37 +155,37 @@ def select_components(
     time_limit: float | None = None,
     random_state: Any = None,
 ) -> Selection:
-    """Choose how many templates the rows of X have.
+    """Choose the number of templates for the rows of X.
 
-    A template bit has two values, so it costs at most one bit, ln 2 nats, and not the ½·ln m of a
-    real parameter; it costs less where templates have most columns in common (`template_nats`).
-    That is ``"mdl"``, the default. ``"icl"`` adds the entropy of the memberships. ``"bic"`` counts
-    bits as real parameters and misses light templates. ``"stability"`` asks another question: what
-    is the largest k for which the same groups are found in two halves of the rows?
+    The default criterion, ``"mdl"``, is a description length. A template bit has two values, so it
+    costs at most one bit, ln 2 nats, and not the ½·ln m of a real parameter; it costs less if
+    templates have most columns in common (`template_nats`). ``"icl"`` adds the entropy of the
+    memberships. ``"bic"`` counts bits as real parameters and misses light templates.
+    ``"stability"`` chooses the largest k for which two halves of the rows give the same groups.
 
     Parameters
     ----------
     X : as in `TemplateMixture.fit`
     k_range : iterable of int, optional
         The numbers to try. By default 1, 2, … 20, then each an eighth larger, until the criterion
-        has not improved for three values, and no more than one per ten rows.
+        has not improved for three values, and at most one per ten rows.
     estimator : TemplateMixture, optional
-        Its parameters are used for every fit. If its noise model is ``"auto"``, it is chosen for
-        the number in the middle of the range (for 3 without one), and again for the number that is
-        selected: if that is another noise model, everything is fitted once more with that one.
+        Its parameters are used for every fit. If its noise model is ``"auto"``, a noise model is
+        chosen for the number in the middle of the range (for 3 without a range), and again for the
+        selected number: if the two differ, all fits are repeated with the second one.
     criterion : {"mdl", "icl", "bic", "aic", "stability"}, default="mdl"
     sample_weight : array-like, shape (m,), optional
-        How often each row counts.
+        How many times each row counts.
     items : list of lists of int, optional
         Items with several values, as in `TemplateMixture.fit`.
     blrt : int, default=0
-        The number of replicates of the bootstrap test of each number of components against one
-        less; 99 are usual, and with 0 there is no test. See `bitmix.blrt`.
+        The number of replicates of the bootstrap test of each k against k - 1; 99 are usual, and
+        with 0 there is no test. See `bitmix.blrt`.
     time_limit : float, optional
-        Seconds after which no other number is tried: results then depend on the machine. The best
-        so far is chosen, and `Selection.stopped_by_time` tells.
+        Seconds after which no further number is tried; results then depend on the machine. The best
+        so far is chosen, and `Selection.stopped_by_time` is True.
     random_state : int, RandomState, Generator or None
-        As in `TemplateMixture`; if it is None, that of `estimator`.
+        As in `TemplateMixture`; by default that of `estimator`.
 
     Examples
     --------
@@ -256,7 +255,7 @@ def select_components(
     elif selection.at_end and criterion != "stability":
         warnings.warn(
             f"{selection.n_components} is the largest number that was tried: more templates may be "
-            "better, so try a longer range",
+            "better, so try a wider range",
             RangeWarning,
             stacklevel=2,
         )
@@ -265,7 +264,7 @@ def select_components(
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """Which numbers of templates are compared, on which rows, and by what."""
+    """The numbers of templates to compare, the rows and the criterion."""
 
     rows: Rows
     items: Any
@@ -295,14 +294,14 @@ def _of_noise_model(fitted: TemplateMixture, question: Question) -> Selection:
 
 
 def count_rows(rows: Rows) -> int:
-    """The number of rows as users see it: a row counts as often as its weight says."""
+    """The number of rows, each counted by its weight."""
     return max(rows.shape[0], int(rows.total_weight))
 
 
 def _enumerated(
     estimator: TemplateMixture, fits: dict[int, TemplateMixture], question: Question
 ) -> Selection:
-    """Fits for every number of templates, but for those that are there, and the best of them."""
+    """Fit every number of templates that is not in `fits`, and choose the best."""
     rows, items, criterion = question.rows, question.items, question.criterion
     candidates: dict[int, Candidate] = {}
     late = False
@@ -340,7 +339,7 @@ def _tested(selection: Selection, rows: Rows, n: int, seed: int) -> Selection:
 def _tried(
     wanted: list[int] | None, m: int, candidates: dict[int, Candidate], criterion: str
 ) -> Iterator[int]:
-    """The numbers of templates to fit, given the candidates that there are so far."""
+    """The numbers of templates to fit, given the candidates so far."""
     if wanted is not None:
         yield from progress(wanted, "templates", total=len(wanted))
         return
@@ -363,12 +362,12 @@ def _growing() -> Iterator[int]:
 def _fitted(estimator: TemplateMixture, k: int, rows: Rows, items: Any) -> TemplateMixture:
     model: TemplateMixture = clone(estimator).set_params(n_components=k)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a number that is too large is meant to be tried
+        warnings.simplefilter("ignore")  # numbers that are too large are tried on purpose
         return model.fit(rows, items=items)
 
 
 def _most_stable(candidates: list[Candidate]) -> Candidate:
-    """The largest k among those as stable as the best, up to a hundredth."""
+    """The largest k whose instability is within a hundredth of the least."""
     least = min(candidate.stability for candidate in candidates)
     return [each for each in candidates if each.stability <= least + _AS_STABLE][-1]
 
@@ -380,7 +379,7 @@ def _instability(rows: Rows, estimator: TemplateMixture, k: int, seed: int, item
     m = rows.shape[0]
     if k > m // 2:
         raise InputError(
-            f"k_range must stay at half the rows or below for stability, {m // 2}, got {k}"
+            f"for stability, k_range must be at most half the number of rows, {m // 2}, got {k}"
         )
     if k == 1:
         return _CHANCE
@@ -462,11 +461,11 @@ _STATISTICS = (
 
 
 def template_nats(templates: NDArray[np.uint8]) -> float:
-    """The length of a code for templates, in nats: short where they have most columns in common.
+    """The length of a code for templates in nats: short if they have most columns in common.
 
-    First the numbers of columns that have 0, 1, … k ones; then which columns these are; then which
-    templates have the ones of each. Where that is longer than one bit per cell, the bits as they
-    are.
+    The code gives first the numbers of columns that have 0, 1, … k ones; then which columns these
+    are; then which templates have the ones of each. If that is longer than one bit per cell, the
+    bits are coded directly.
     """
     k, n = templates.shape
     columns = np.bincount(templates.sum(axis=0, dtype=np.int64), minlength=k + 1).tolist()

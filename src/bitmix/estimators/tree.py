@@ -16,11 +16,11 @@ from bitmix.estimators.template import TemplateMixture, count_distinct
 from bitmix.rows import Rows
 
 TREE_FROM = 200
-"""From so many components on, a fit by levels takes far less time than a search among all."""
+"""With at least this many components, a fit by levels is far faster than a search among all."""
 
 
 def estimated_seconds(m: int, n: int, k: int, n_init: int) -> tuple[float, float]:
-    """About how long a search among all components takes, and a fit by levels, on one core.
+    """Estimated seconds of a search among all components and of a fit by levels, on one core.
 
     Constants are from fits of 100 to 1,000 components to tables of 1,024 to 3,728 columns.
     """
@@ -32,27 +32,28 @@ def estimated_seconds(m: int, n: int, k: int, n_init: int) -> tuple[float, float
 class TemplateTree(TemplateMixture):
     """Mixture of hundreds to thousands of components, found by levels.
 
-    Rows are split into a few groups, these again, and so on; components that lose little by it are
-    merged until `n_components` are left, and EM steps on all rows follow. It is the same model as
-    `TemplateMixture`'s, which searches among all components at once: that takes time in proportion
-    to `n_components` squared. There is one start, and the fit ends earlier.
+    Rows are split into a few groups, these are split again, and so on. Then components are merged
+    where that costs the least likelihood, until `n_components` are left, and EM steps on all rows
+    follow. The model is the same as that of `TemplateMixture`, which searches among all components
+    at once, in time proportional to `n_components` squared. There is one start, and EM stops
+    earlier.
 
     Parameters
     ----------
     n_components : int, default=100
         k: the number of components, at most the number of distinct rows.
     noise_model, noise, prior, verbose, binarize, random_state
-        As in `TemplateMixture`. With ``noise_model="auto"`` noise models are compared in one of the
-        smallest groups; if columns need rates of their own there, it is ``"cell"``.
+        As in `TemplateMixture`. With ``noise_model="auto"``, noise models are compared in one of
+        the smallest groups; if columns need separate rates there, ``"cell"`` is chosen.
 
     Attributes
     ----------
     tree_ : Tree
         The levels: see `Tree.cut`.
     candidate_recall_ : float
-        With more than 512 components: the share of rows, of some 4,096, whose best component is
-        among their candidates. From .999 on, `predict` compares a row with its candidates alone,
-        otherwise with all components. 1 if there are fewer components.
+        The share of rows, in a sample of about 4,096, whose best component is among their
+        candidates; 1 if there are at most 512 components. If it is at least .999, `predict`
+        compares a row with its candidates only, otherwise with all components.
     templates_, weights_, means_, noise_, noise_model_, objective_, history_, ...
         As in `TemplateMixture`.
 
@@ -105,8 +106,9 @@ class TemplateTree(TemplateMixture):
         return self
 
     def _labels(self, rows: Rows) -> NDArray[np.int64]:
-        """The most likely component of each row, among its candidates if `candidate_recall_` is
-        at least .999; the lowest index among equals.
+        """The most likely component of each row; ties go to the lowest index.
+
+        If `candidate_recall_` is at least .999, only the candidates of a row are compared.
         """
         if len(self.weights_) <= FEW or self.candidate_recall_ < ENOUGH or rows.remote:
             return predict.labels(rows, self.mixture_)
@@ -123,7 +125,7 @@ class TemplateTree(TemplateMixture):
         if n_distinct := count_distinct(rows, k):
             raise InputError(
                 f"n_components must be at most the number of distinct rows, {n_distinct}, got {k}: "
-                "ask for fewer components"
+                "use fewer components"
             )
         compare, seed = options["compare_models"], options["seed"]
         return fit_levels(rows, k, settings, compare_models=compare, seed=seed)

@@ -1,4 +1,4 @@
-"""As many groups as a rule asks for: until rows of a group are alike, or groups are small."""
+"""Split groups until a rule holds: the rows of each group are alike, or groups are small."""
 
 import warnings
 from collections.abc import Callable
@@ -25,13 +25,13 @@ from bitmix.rows.convert import spans
 from bitmix.support import checks
 from bitmix.support.randomness import stream
 
-_FIRST, _PARTS = 64, 4  # components of the tree, and parts of a component that breaks the rule
+_FIRST, _PARTS = 64, 4  # components of the first tree; parts into which a component is split
 _ROWS_AT_ONCE = 1 << 16
 
 
 def _tanimoto(n_rows: Ints, ones: Ints) -> NDArray[np.float64]:
-    """Mean Tanimoto similarity of two rows of a group, from the ones of its columns: of all pairs
-    of rows, the columns that both have over those that either has (iSIM).
+    """Mean Tanimoto similarity within each group, from the number of ones per column (iSIM): the
+    columns that both rows of a pair have over those that either has, summed over all pairs.
     """
     both = (ones * (ones - 1) // 2).sum(axis=1)
     either = both + (ones * (n_rows[:, None] - ones)).sum(axis=1)
@@ -42,19 +42,19 @@ MEASURES: dict[str, Callable[[Ints, Ints, float], NDArray[np.bool_]]] = {
     "tanimoto": lambda n_rows, ones, limit: (n_rows < 2) | (_tanimoto(n_rows, ones) >= limit),
     "size": lambda n_rows, ones, limit: n_rows <= limit,
 }
-"""Whether groups of so many rows with so many ones per column are small or alike enough."""
+"""Whether groups meet the limit, given their numbers of rows and of ones per column."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Groups are split until each fulfils this."""
+    """A rule that every group must fulfil."""
 
     measure: str
     limit: float
 
     @classmethod
     def parse(cls, text: Any) -> "Rule":
-        """The rule of a text such as ``tanimoto=.35`` or ``size=50``."""
+        """Parse a text such as ``tanimoto=.35`` or ``size=50``."""
         measure, sign, value = str(text).partition("=")
         if measure not in MEASURES or not sign:
             raise InputError(
@@ -75,33 +75,33 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Until:
-    """The groups that a rule asks for."""
+    """The groups that `fit_until` found."""
 
     model: TemplateMixture
     """The groups as a mixture."""
     labels: Ints
-    """The group of each row of the fit. A row between two groups may get another one from the
-    model; the rule holds for these."""
+    """The group of each row of the fit. The rule holds for these groups; ``model.predict`` may
+    assign a row between two groups differently."""
     rule: Rule
     n_broken: int
     """Groups that do not fulfil the rule, because their rows cannot be told apart."""
 
 
 def fit_until(X: Any, rule: str, estimator: TemplateTree | None = None) -> Until:
-    """Groups of rows that are split until each fulfils a rule.
+    """Split groups of rows until each fulfils a rule.
 
-    A tree of 64 components is fitted; components that break the rule are split again and again.
-    Then components are merged, those first that lose the least likelihood, as long as the rule
-    holds.
+    A tree of 64 components is fitted, and components that break the rule are split repeatedly.
+    Then components are merged as long as the rule holds, those first that lose the least
+    likelihood.
 
     Parameters
     ----------
     X : as in `TemplateTree.fit`
     rule : str
         ``"tanimoto=.35"``: the mean Tanimoto similarity of the rows of a group is at least this.
-        ``"size=50"``: a group has at most so many rows.
+        ``"size=50"``: a group has at most this many rows.
     estimator : TemplateTree, optional
-        Its parameters are used, but for `n_components`.
+        Its parameters are used, except `n_components`.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def fit_until(X: Any, rule: str, estimator: TemplateTree | None = None) -> Until
     k = min(_FIRST, count_distinct(rows, _FIRST) or _FIRST)
     tree = clone(estimator).set_params(n_components=k)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # more components than needed are meant to be tried
+        warnings.simplefilter("ignore")  # more components than needed are tried on purpose
         tree.fit(rows)
     leaves, n_broken = _split(rows, tree, wanted)
     sizes, ones = _counts(rows, leaves, int(leaves.max()) + 1)
@@ -135,7 +135,7 @@ def fit_until(X: Any, rule: str, estimator: TemplateTree | None = None) -> Until
 
 
 def _split(rows: Rows, tree: TemplateTree, rule: Rule) -> tuple[Ints, int]:
-    """The component of each row after those that break the rule were split; how many still do."""
+    """Split components that break the rule; return labels and how many still break it."""
     settings, rng = tree.settings_like_fit(), stream(tree.seed_, "seeds", 1)
     labels = tree.predict(rows)
     waiting = [np.flatnonzero(labels == i) for i in range(len(tree.weights_))]

@@ -1,4 +1,4 @@
-"""The bootstrap of a fit: standard errors and intervals from people drawn with replacement."""
+"""The bootstrap of a fit: standard errors and intervals from resampled rows."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,31 +16,31 @@ from bitmix.support import checks
 from bitmix.support.randomness import seed_of, stream
 
 MAX_UNMATCHED = 0.2
-"""With more unmatched replicates than this, there are no standard errors: those that could be
-matched are a selection in which the classes look more certain than they are."""
+"""If a larger share of replicates is unmatched, there are no standard errors: in the matched ones,
+classes look more certain than they are."""
 MAX_VALUES = 1 << 27
-"""Numbers of all replicates together: 1 GB."""
+"""The largest number of values in all replicates together: 1 GB."""
 
 
 @dataclass(frozen=True, eq=False)
 class Bootstrap:
-    """What the parameters of a fit are in replicates of its table."""
+    """The parameters of a fit in replicates of its table."""
 
     estimates: Estimates
-    """Of the fit itself."""
+    """The estimates of the fit itself."""
     replicates: Estimates
-    """Of the replicates, classes in the order of the fit; the first axis counts replicates."""
+    """One estimate per replicate along the first axis, with classes in the order of the fit."""
     n_unmatched: int
-    """Replicates whose classes could not be matched with those of the fit. They are left out."""
+    """Replicates that are left out, as their classes could not be matched with those of the fit."""
     n_people: float
-    """Rows, or the sum of their weights."""
+    """The number of rows, or the sum of their weights."""
     level: float
     template_support: Floats
-    """The share of replicates in which a template bit is that of the fit, shape (k, n)."""
+    """The share of replicates in which a template bit equals that of the fit, shape (k, n)."""
 
     @property
     def n(self) -> int:
-        """The number of replicates, those that could not be matched included."""
+        """The number of replicates, including those that could not be matched."""
         return len(self.replicates.weights) + self.n_unmatched
 
     @property
@@ -55,7 +55,7 @@ class Bootstrap:
 
     @property
     def intervals(self) -> Estimates:
-        """Intervals of level `level`; their ends are the last axis. See `bitmix.bootstrap`."""
+        """Confidence intervals; the last axis holds both ends. See `bitmix.bootstrap`."""
         return intervals(self.estimates, self.standard_errors, self.level, self.n_people)
 
 
@@ -70,11 +70,11 @@ def bootstrap(
 ) -> Bootstrap:
     """Standard errors and intervals of a fit, from replicates of its table.
 
-    A replicate has as many people, drawn with replacement. EM goes on from the fit until it
-    converges on the replicate. Classes are matched with those of the fit by the distance of their
-    probabilities; a replicate is left out if a class is closer to another than to its own. An
-    interval is the estimate ± z standard errors, on the scale of logits, so that it stays
-    between 0 and 1; at 0 and 1 it is the exact binomial one.
+    A replicate has as many people as the table, drawn with replacement. EM continues from the fit
+    until it converges on the replicate. Classes are matched with those of the fit by the distance
+    of their probabilities; a replicate is left out if a class is closer to another class than to
+    its own. An interval is the estimate ± z standard errors on the logit scale, so that it stays
+    between 0 and 1; for estimates of 0 and 1 it is the exact binomial interval.
 
     Parameters
     ----------
@@ -86,10 +86,10 @@ def bootstrap(
         The number of replicates.
     random_state : int, RandomState, Generator or None
     sample_weight : array-like, shape (m,), optional
-        The weights of the fit. Whole numbers are numbers of people. With other weights rows are
-        drawn, and keep their weights.
+        The weights of the fit. Whole weights are numbers of people. With other weights, rows are
+        drawn and keep their weights.
     level : float, default=0.95
-        The probability that an interval is to hold the true value.
+        The confidence level of the intervals.
 
     Returns
     -------
@@ -117,7 +117,7 @@ def bootstrap(
     mixture, settings, seed = model.mixture_, model.settings_like_fit(), seed_of(random_state)
     if n * mixture.means.size > MAX_VALUES:
         raise InputError(
-            f"{n} replicates of {mixture.means.size:,} probabilities do not fit into 1 GB: ask for "
+            f"{n} replicates of {mixture.means.size:,} probabilities do not fit into 1 GB: use "
             "fewer replicates"
         )
 
@@ -136,7 +136,7 @@ def bootstrap(
     if n - len(results) > MAX_UNMATCHED * n:
         raise InputError(
             f"the classes could not be matched with those of the fit in {n - len(results)} of {n} "
-            "replicates, so their standard errors would mean nothing: ask for fewer classes"
+            "replicates, so standard errors would be meaningless: use fewer classes"
         )
     return Bootstrap(
         estimates=of_mixture(mixture),

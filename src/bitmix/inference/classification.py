@@ -1,11 +1,11 @@
-"""How people are put into classes: the table of errors, and how exactly it is known.
+"""Classification of people into classes: the classification error matrix and its precision.
 
-The three-step methods divide by D_ts, the probability that a person of class t is put into s. D is
-an estimate, too: a mean over people, of posteriors whose parameters were estimated from the same
-people. `influence` says how much each person moves D, so that the standard errors of what follows
-count that as well (as Bakk, Oberski & Vermunt 2014, with the covariance of the steps). The class
-that a person is put into stays as it is: D belongs to whatever rule puts people into classes, so
-another rule changes no estimate on average.
+The three-step methods divide by D_ts, the probability that a person of class t is assigned to s. D
+is itself an estimate: a mean over people of posteriors whose parameters were estimated from the
+same people. `influence` is the influence of each person on D, so that standard errors of later
+steps include this uncertainty (as Bakk, Oberski & Vermunt 2014, with the covariance of the steps).
+Assignments are held fixed: D belongs to the rule that assigns people to classes, so another rule
+changes no estimate on average.
 """
 
 import numpy as np
@@ -17,11 +17,11 @@ from bitmix.models.mixture import Floats, Mixture
 from bitmix.rows.packed import BitMatrix
 
 MAX_PARAMETERS = 1_000
-"""With more parameters, they are taken for known: their information would take long."""
+"""With more parameters, they are taken as known: their information would take too long."""
 
 
 def classification_matrix(posterior: Floats, put_into: Ints, weights: Floats) -> Floats:
-    """D_ts: the probability that a person of class t is put into s, shape (k, k)."""
+    """D_ts: the probability that a person of class t is assigned to s, shape (k, k)."""
     k = posterior.shape[1]
     sums = np.zeros((k, k))
     np.add.at(sums.T, put_into, posterior * weights[:, None])
@@ -31,9 +31,9 @@ def classification_matrix(posterior: Floats, put_into: Ints, weights: Floats) ->
 def influence(
     rows: BitMatrix, mixture: Mixture, posterior: Floats, put_into: Ints, matrix: Floats
 ) -> Floats | None:
-    """How much each person moves D, shape (m, k·k).
+    """The influence of each person on D, shape (m, k·k).
 
-    None without a probability per cell, or if its parameters are not identified.
+    None for models without a probability per cell, or if the parameters are not identified.
     """
     if mixture.noise is not None:
         return None

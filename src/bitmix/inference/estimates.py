@@ -1,4 +1,4 @@
-"""A number, or several, for each parameter of a mixture: estimates, standard errors, intervals."""
+"""Values for each parameter of a mixture: estimates, standard errors, intervals."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from scipy.special import expit, logit, ndtri
 from bitmix.models.mixture import Floats, Mixture
 
 AT_BOUND = 0.5
-"""People of a class: a probability that fewer of them speak against is at 0 or 1."""
+"""A probability is at 0 or 1 if fewer people than this are expected to deviate from it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """A number, or several, for each parameter of a mixture."""
+    """One or more values for each parameter of a mixture."""
 
     weights: Floats
-    """Of the class shares, shape (k,)."""
+    """Class shares, shape (k,)."""
     probabilities: Floats
-    """Of the probabilities of a 1, shape (k, n)."""
+    """Probabilities of a 1, shape (k, n)."""
     noise: Any = None
-    """Of the flip rates, in the shape of ``noise_``; None for a probability per cell."""
+    """Flip rates, in the shape of ``noise_``; None for a probability per cell."""
 
     def map(self, function: Callable[[Any], Any]) -> "Estimates":
-        """The function of each part."""
+        """Apply a function to each part."""
         noise = None if self.noise is None else function(self.noise)
         return Estimates(function(self.weights), function(self.probabilities), noise)
 
@@ -51,11 +51,11 @@ def of_mixture(mixture: Mixture) -> Estimates:
 
 
 def intervals(estimates: Estimates, errors: Estimates, level: float, n: float) -> Estimates:
-    """Estimates ± z standard errors on the scale of logits; the ends are the last axis.
+    """Estimates ± z standard errors on the logit scale; the last axis holds both ends.
 
-    A probability per cell that less than half a person of its class speaks against, is at its
-    bound, where standard errors mean nothing: its interval is the exact one of 0 out of as many
-    people. n is the number of people.
+    A probability per cell from which less than half a person of the class deviates is at its bound,
+    where standard errors are meaningless. Its interval is the exact one for 0 of as many people as
+    the class has. n is the number of people.
     """
     probabilities = interval(estimates.probabilities, errors.probabilities, level)
     noise = None

@@ -1,4 +1,4 @@
-"""What the functions of this room ask of a fitted model, and of its rows."""
+"""What the functions of this package require of a fitted model and of its rows."""
 
 import math
 from dataclasses import dataclass
@@ -31,32 +31,32 @@ class Fitted(Protocol):
 
 @runtime_checkable
 class Refittable(Fitted, Protocol):
-    """A fitted `TemplateMixture`, which can be fitted again from where it is."""
+    """A fitted `TemplateMixture`, for which EM can continue from its parameters."""
 
     def settings_like_fit(self) -> Settings: ...
 
 
 def refittable(model: Any, what: str) -> Refittable:
-    """The model, after it is checked that it can be fitted again to other rows."""
+    """Check that the model can be fitted again to other rows, and return it."""
     if isinstance(model, Refittable):
         return model
     raise InputError(f"{what} needs a fitted TemplateMixture, got {type(model).__name__}")
 
 
 def in_memory(rows: Rows, what: str) -> BitMatrix:
-    """The rows, after it is checked that they are in this process."""
+    """Check that the rows are in this process, and return them."""
     if isinstance(rows, BitMatrix):
         return rows
     raise InputError(
-        f"{what} needs rows in memory, and these are on a cluster: fetch them, or a sample of them"
+        f"{what} needs rows in memory, but these are on a cluster: fetch them, or a sample of them"
     )
 
 
 def patterns_of(rows: Rows) -> BitMatrix | None:
-    """The different rows, each with its weight; None if the rows are too many or on a cluster.
+    """The distinct rows with their weights; None if there are too many or they are on a cluster.
 
-    They are sorted, so that a replicate is the same in whatever order the rows come, unless they
-    are very many.
+    Unless there are very many, they are sorted, so that a replicate does not depend on the order of
+    the rows.
     """
     m = rows.shape[0]
     if not isinstance(rows, BitMatrix) or m > MAX_GROUPED_ROWS:
@@ -75,7 +75,7 @@ def column_names(model: Any) -> list[str]:
 
 
 def item_columns(mixture: Mixture) -> list[list[int]]:
-    """The columns of each item, in the order of the first ones; a binary item has one."""
+    """The columns of each item, ordered by first column; a binary item has one."""
     n = mixture.means.shape[1]
     if mixture.items is None:
         return [[s] for s in range(n)]
@@ -84,18 +84,18 @@ def item_columns(mixture: Mixture) -> list[list[int]]:
 
 
 def item_names(model: Any) -> list[str]:
-    """A name per item: that of its column, or what the names of its columns begin with."""
+    """A name per item: that of its column, or the common prefix of its column names."""
     return [answers[0].item for answers in item_answers(model)]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a 1 in a column of bits says, in the words of the table."""
+    """The value of the original table that a 1 in a column of bits stands for."""
 
     item: str
     one: str = "1"
     zero: str = "0"
-    """What a 0 says, if the item is binary."""
+    """The value that a 0 stands for, if the item is binary."""
 
 
 def item_answers(model: Any) -> list[list[Answer]]:
@@ -129,7 +129,7 @@ def item_answers(model: Any) -> list[list[Answer]]:
 def _common_name(names: list[str], columns: list[int]) -> str:
     if len(names) == 1:
         return names[0]
-    first, last = min(names), max(names)  # what both begin with, all begin with
+    first, last = min(names), max(names)  # the prefix of the first and last name is that of all
     same = [a == b for a, b in zip(first, last, strict=False)]
     start = first[: [*same, False].index(False)]
     cut = max(start.rfind(mark) for mark in "_=: ")
@@ -137,7 +137,7 @@ def _common_name(names: list[str], columns: list[int]) -> str:
 
 
 def number_of_cells(n_columns: int, items: Items | None) -> int:
-    """The number of different rows that are possible."""
+    """The number of possible distinct rows."""
     if items is None:
         return 1 << n_columns
     binary = int((~items.is_value).sum())

@@ -1,10 +1,10 @@
 """Standard errors of the latent class model from the observed information.
 
-With logits as parameters, a person of class i adds to the score of item s the residual
-d_is = x_s - p_is, and to that of the class shares z_i - w_i, z_i = 1 for the person's own class.
-The information of the rows is that of complete data, less what is lost because classes are not seen
-(Louis 1982): Σ_x E(-H | x) - Cov(score | x), where the posterior p_i(x) takes the place of z_i.
-The delta method leads from logits to probabilities.
+With logits as parameters, a person of class i contributes the residual d_is = x_s - p_is to the
+score of item s, and z_i - w_i to that of the class shares, where z_i = 1 for the person's own
+class. The information of the rows is that of the complete data minus what is lost because classes
+are not observed (Louis 1982): Σ_x E(-H | x) - Cov(score | x), where the posterior p_i(x) replaces
+z_i. The delta method converts logits to probabilities.
 """
 
 import math
@@ -25,7 +25,7 @@ from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
 
 MAX_PARAMETERS = 5_000
-_BLOCK_CELLS = 1 << 22  # floats of a block of rows
+_BLOCK_CELLS = 1 << 22  # floats per block of rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,18 +33,18 @@ class AnalyticErrors:
     """Standard errors from the observed information."""
 
     standard_errors: Estimates
-    """NaN for probabilities at 0 or 1, where there is no such thing."""
+    """NaN for probabilities at 0 or 1, where it is not defined."""
     n_left_out: int
     """The number of probabilities at 0 or 1."""
     estimates: Estimates
-    """Of the fit."""
+    """The estimates of the fit."""
     n_people: float
-    """Rows, or the sum of their weights."""
+    """The number of rows, or the sum of their weights."""
     level: float
 
     @property
     def intervals(self) -> Estimates:
-        """Intervals of level `level`, as those of `bitmix.bootstrap`; ends are the last axis."""
+        """Confidence intervals, as those of `bitmix.bootstrap`; the last axis holds both ends."""
         return intervals(self.estimates, self.standard_errors, self.level, self.n_people)
 
 
@@ -53,8 +53,8 @@ def analytic_standard_errors(
 ) -> AnalyticErrors:
     """Standard errors of a latent class model from its observed information.
 
-    Probabilities at 0 or 1 have no standard error of this kind: they are left out, as if they were
-    known, and counted. `bitmix.bootstrap` needs no such exception.
+    Probabilities at 0 or 1 have no such standard error. They are treated as known, and the result
+    says how many there are. `bitmix.bootstrap` needs no such exception.
 
     Parameters
     ----------
@@ -63,15 +63,15 @@ def analytic_standard_errors(
     X : as in ``model.predict``
         The rows of the fit.
     sample_weight : array-like, shape (m,), optional
-        How often each row counts.
+        How many times each row counts.
     level : float, default=0.95
-        The probability that an interval is to hold the true value.
+        The confidence level of the intervals.
     """
     model = refittable(model, "analytic_standard_errors")
     mixture = model.mixture_
     if mixture.noise is not None:
         raise InputError(
-            f"analytic standard errors are for noise_model='cell', and this is a "
+            f"analytic standard errors are for noise_model='cell', but this is a "
             f"{mixture.noise_model!r} model: use bitmix.bootstrap"
         )
     rows = in_memory(model.rows_like_fit(X, sample_weight), "analytic_standard_errors")
@@ -84,7 +84,7 @@ def from_information(rows: BitMatrix, mixture: Mixture, level: float) -> Analyti
     free = FreeParameters(mixture, rows.total_weight)
     if free.n > MAX_PARAMETERS:
         raise InputError(
-            f"an information matrix has room for {MAX_PARAMETERS:,} parameters, and there are "
+            f"the information matrix is limited to {MAX_PARAMETERS:,} parameters, but there are "
             f"{free.n:,}: use bitmix.bootstrap"
         )
     covariance = inverse(information(rows, mixture, free))
@@ -114,16 +114,16 @@ def from_information(rows: BitMatrix, mixture: Mixture, level: float) -> Analyti
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Parameters of one class that are estimated together: one binary item, or one with several
+    """Parameters of one class that are estimated together: one item, binary or with several
     values."""
 
     i: int
     columns: NDArray[np.intp]
     """One parameter per column."""
     others: int | None
-    """The value whose probability is what the others leave; None for a binary item."""
+    """The value whose probability is 1 minus the others; None for a binary item."""
     first: int
-    """The number of the first parameter."""
+    """The index of the first parameter."""
 
 
 class FreeParameters:
@@ -167,8 +167,8 @@ class FreeParameters:
 def residual_blocks(
     rows: BitMatrix, mixture: Mixture, free: FreeParameters
 ) -> Iterator[tuple[slice, Floats, Floats, NDArray[np.bool_]]]:
-    """Blocks of rows: where they are, their posteriors, d_is of each free parameter, 0 where the
-    cell is missing, and which cells are known.
+    """For each block of rows: its slice, posteriors, d_is of each free parameter (0 for missing
+    cells), and which cells are known.
     """
     p = mixture.means[free.classes, free.columns]
     step = max(1, _BLOCK_CELLS // (free.n + rows.shape[1] + 1))
@@ -181,9 +181,9 @@ def residual_blocks(
 
 
 def information(rows: BitMatrix, mixture: Mixture, free: FreeParameters) -> Floats:
-    """The observed information of the logits: those of the class shares first.
+    """The observed information of the logits, those of the class shares first.
 
-    The sums run over blocks of rows in their order, so that they are the same every time.
+    The sums run over blocks of rows in order, so that they are the same every time.
     """
     k, w = mixture.n_components, mixture.weights
     p = mixture.means[free.classes, free.columns]
@@ -215,13 +215,13 @@ def information(rows: BitMatrix, mixture: Mixture, free: FreeParameters) -> Floa
 
 
 def inverse(matrix: Floats) -> Floats:
-    """The inverse of an information matrix, scaled so that its diagonal is 1 meanwhile."""
+    """The inverse of an information matrix, computed with its diagonal scaled to 1."""
     scale = np.sqrt(np.diagonal(matrix).clip(1e-300))
     values, vectors = np.linalg.eigh(matrix / scale[:, None] / scale)
     if len(values) and values[0] < 1e-9:
         raise InputError(
             "the observed information is singular, so the classes are not identified, or the fit "
-            "has not converged: ask for fewer classes, or use bitmix.bootstrap"
+            "has not converged: use fewer classes, or bitmix.bootstrap"
         )
     result: Floats = (vectors / values) @ vectors.T / scale[:, None] / scale
     return result
@@ -232,7 +232,7 @@ def _logit_errors(p: Floats, covariance: Floats) -> Floats:
 
 
 def _softmax_errors(p: Floats, free: NDArray[np.intp], covariance: Floats) -> Floats:
-    """Standard errors of probabilities that add to a constant, given those of the free logits."""
+    """Standard errors of probabilities with a constant sum, given those of the free logits."""
     total = math.fsum(p)
     slopes = (np.diag(p) - np.outer(p, p) / total)[:, free]
     return np.sqrt(np.einsum("ij,jk,ik->i", slopes, covariance, slopes))

@@ -1,4 +1,4 @@
-"""The table that a paper on latent classes shows: the probability of each answer in each class."""
+"""The table of item probabilities: the probability of each answer in each class."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from bitmix.models.mixture import Floats, Mixture
 from bitmix.rows import Rows
 
 MAX_QUICK_WORK = 1e10
-"""Products for analytic standard errors: some seconds."""
+"""Multiplications for analytic standard errors: a few seconds."""
 
 
 def item_probabilities(
@@ -25,21 +25,21 @@ def item_probabilities(
     *,
     sample_weight: Any = None,
 ) -> Table:
-    """The probability of each answer in each class, by the names of the items.
+    """The probability of each answer in each class, by item name.
 
-    A binary item has one line, for the answer that is read as 1; an item with several values has a
-    line per value. n is the number of people who answered, by weight.
+    A binary item has one line, for the answer that is read as 1; an item with several values has
+    one line per value. n is the number of people who answered, by weight.
 
     Parameters
     ----------
     model : TemplateMixture, TwoRoundEM or ClassicEM
         Fitted.
     X : as in ``model.predict``, optional
-        The rows of the fit. Without them, people are not counted.
+        The rows of the fit. Without them, n is left out.
     errors : optional
         The result of `bitmix.bootstrap` or `bitmix.analytic_standard_errors`, for intervals.
     sample_weight : array-like, shape (m,), optional
-        How often each row counts.
+        How many times each row counts.
 
     Returns
     -------
@@ -102,12 +102,12 @@ def known_people(rows: Rows) -> Floats:
 
 
 def quick_errors(model: Any, rows: Rows) -> AnalyticErrors | None:
-    """Analytic standard errors, where there are any and they take no more than some seconds."""
+    """Analytic standard errors, if they exist and take no more than a few seconds."""
     mixture = model.mixture_
     work = float(rows.shape[0]) * mixture.n_parameters() ** 2
     if mixture.noise is not None or work > MAX_QUICK_WORK or rows.remote:
         return None
     try:
         return analytic_standard_errors(model, rows)
-    except InputError:  # classes that are not identified have none
+    except InputError:  # they do not exist if classes are not identified
         return None

@@ -1,4 +1,4 @@
-"""Matching the components of a second fit with those of the first."""
+"""Match the components of a second fit with those of the first."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,10 @@ def distances(one: Mixture, other: Mixture) -> Floats:
 
 
 def match(reference: Mixture, other: Mixture) -> NDArray[np.intp] | None:
-    """The component of `other` that belongs to each one of `reference`: the least sum of distances.
+    """The component of `other` for each component of `reference`, by the least sum of distances.
 
-    None if they cannot be matched: some component of `other` is closer to another one of the
-    reference than to its own, as when one has vanished and another was split.
+    None if they cannot be matched, because some component of `other` is closer to another component
+    of the reference than to its own, as when one has vanished and another was split.
     """
     apart = distances(reference, other)
     _, order = linear_sum_assignment(apart)

@@ -9,15 +9,15 @@ from bitmix.inference.statistics import FitStatistics
 from bitmix.inference.tables import Column, Table
 
 MAX_ITEMS = 12
-"""Of more items, a pattern is too long for a line."""
+"""With more items, a pattern is too long for a line."""
 
 
 def pattern_table(model: Any, statistics: FitStatistics, n: int) -> Table | None:
-    """The n most frequent patterns, a column per item; None if there are none to count, or if
-    items are too many.
+    """The n most frequent patterns, with a column per item; None if patterns cannot be counted or
+    there are too many items.
 
-    The residual is (observed - expected) / sqrt(expected), whose square is what a pattern adds
-    to chi squared.
+    The residual is (observed - expected) / sqrt(expected); its square is the contribution of the
+    pattern to chi squared.
     """
     patterns, groups = statistics.patterns, item_columns(model.mixture_)
     if patterns is None or len(groups) > MAX_ITEMS:

@@ -18,14 +18,15 @@ from bitmix.support.progress import meter
 from bitmix.support.randomness import stream
 
 ENOUGH = 10
-"""The test ends after so many replicates as extreme as the data: p is then far from any level in
-use, and known to a third of itself (Besag & Clifford 1991)."""
+"""The test ends after this many replicates as extreme as the data: p is then far from any usual
+level, and its relative error is about a third (Besag & Clifford 1991)."""
 STARTS = 3
-"""Of a search in a replicate. Five raise the mean statistic of 1,000 × 20 tables by less than its
-standard error over 24 tables, and leave its largest values as they are."""
+"""The number of starts of a search in a replicate. Five raise the mean statistic of 1,000 × 20
+tables by less than its standard error over 24 tables, and leave its largest values as they are."""
 TOLERANCE = 1e-5
-"""Of a fit in a replicate, in nats per row, unless that of the fit is larger. The largest values
-of 24 tables of 300 × 6 stay the same to .01 from 1e-7 on, and fits take a third of the time."""
+"""The tolerance of a fit in a replicate, in nats per row, unless that of the fit is larger. The
+largest values of 24 tables of 300 × 6 stay the same to .01 from 1e-7 on, and fits take a third of
+the time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,25 +34,25 @@ class RatioTest:
     """The outcome of a bootstrap likelihood-ratio test."""
 
     n_components: int
-    """k, the number of classes that is tested against k - 1."""
+    """k, the number of classes tested against k - 1."""
     statistic: float
     """2·(ln L with k classes - ln L with k - 1 classes), by the search of the replicates."""
     p_value: float
-    """The probability of so large a statistic if there are k - 1 classes."""
+    """The probability of a statistic at least this large if there are k - 1 classes."""
     replicates: Floats
     """The statistic in each simulated table."""
     asked: int
-    """The number of replicates asked for; the test ends early where p is clearly large."""
+    """The requested number of replicates; the test ends early if p is clearly large."""
 
 
 def ratio_test(
     rows: BitMatrix, small: Mixture, settings: Settings, *, n: int, seed: int, enough: int = ENOUGH
 ) -> RatioTest:
-    """Test one component more than `small`, which was fitted to the rows, against as many.
+    """Test one component more than `small`, the mixture fitted to the rows, against `small`.
 
-    A replicate is a table from `small`, as long as the data and with as many missing cells. To each
-    table and to the data alike, `small` is fitted again from where it is, and the larger mixture by
-    a search: a better search for the data would find a class too many too often.
+    A replicate is a table drawn from `small`, with as many rows and missing cells as the data. For
+    each table and for the data alike, EM continues from `small`, and the larger mixture is found by
+    a search: a better search for the data alone would reject too often.
     """
     small, k = small.density(), small.n_components + 1
     settings = replace(
@@ -69,7 +70,7 @@ def ratio_test(
 
     statistic = ratio(patterns_of(rows) or rows, n)
     values: list[float] = []
-    at_once = available()  # what is computed beyond the last one needed is thrown away
+    at_once = available()  # results beyond the last one needed are discarded
     with meter(f"{k} classes against {k - 1}", n) as update:
         for first in range(0, n, at_once):
             for value in for_each(range(first, min(first + at_once, n)), replicate):
@@ -82,7 +83,7 @@ def ratio_test(
 
 
 def simulated(rows: BitMatrix, mixture: Mixture, rng: np.random.Generator) -> BitMatrix:
-    """A table from the mixture, as long as the rows, with as many missing cells."""
+    """Draw a table from the mixture with as many rows and missing cells as `rows`."""
     n = round(rows.total_weight)
     p = mixture.probabilities
     table, _ = sample_probabilities(p, mixture.weights, mixture.items, n, rng)

@@ -1,16 +1,16 @@
-"""After the classes: how an outcome differs between them.
+"""Three-step methods: how an outcome differs between classes.
 
-Putting each person into the likeliest class, and comparing outcomes, would be biased towards no
-difference, because some are put into the wrong one. The table of D_ts, the probability that a
-person of class t is put into s, is known from the posteriors, and both methods undo it (Vermunt
+Assigning each person to the most likely class and comparing outcomes would be biased towards no
+difference, because some people are assigned to the wrong class. D_ts, the probability that a person
+of class t is assigned to s, is known from the posteriors, and both methods correct for it (Vermunt
 2010):
 
 * BCH (Bolck, Croon & Hagenaars): person x counts in class t with the weight [D⁻¹]_st, where s is
-  the class that x is put into. Weights may be negative.
-* ML: the likelihood of what is seen, Σ_t π_t·D_ts·f_t(y), is maximised, with a normal distribution
-  of the outcome, or a share for each value, in each class.
+  the class that x is assigned to. Weights may be negative.
+* ML: the likelihood of the observed data, Σ_t π_t·D_ts·f_t(y), is maximised, with a normal
+  distribution of the outcome, or a share for each value, in each class.
 
-Standard errors are of the sandwich kind. They count that D is an estimate (`classification`).
+Standard errors are sandwich estimates. They allow for D being an estimate (`classification`).
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ METHODS = ("bch", "ml")
 KINDS = ("auto", "mean", "shares")
 MAX_CATEGORIES = 50
 _MAX_STEPS, _SMALL = 10_000, 1e-10
-_LEAST_SHARE = 1e-6  # people: a share of a value that nobody of a class has
+_LEAST_SHARE = 1e-6  # people: added for a value that nobody in a class has
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,20 +47,20 @@ class Relation:
     estimates: Floats
     """The mean of each class, shape (k,), or the share of each value, shape (k, values)."""
     covariance: Floats
-    """Of the estimates, flattened."""
+    """Covariance of the flattened estimates."""
     classification: Floats
-    """D: the probability that a person of a class (rows) is put into a class (columns)."""
+    """D: the probability that a person of a class (row) is assigned to a class (column)."""
     n: float
-    """People with an outcome, by weight."""
+    """The number of people with an outcome, by weight."""
     n_missing: int
-    """Rows without an outcome. They are left out."""
+    """The number of rows without an outcome, which are left out."""
     first_step: bool
-    """Whether standard errors count that classes are estimated, too. It takes a probability per
-    cell, classes that are identified, and at most 1,000 parameters."""
+    """Whether standard errors allow for the estimation of the classes. This needs a probability per
+    cell, identified classes, and at most 1,000 parameters."""
 
     @property
     def standard_errors(self) -> Floats:
-        """Of the estimates, in their shape."""
+        """Standard errors, in the shape of the estimates."""
         variances = np.diagonal(self.covariance).clip(0, None)
         return np.sqrt(variances).reshape(self.estimates.shape)
 
@@ -102,7 +102,7 @@ class Relation:
         return Table(_COLUMNS, records)
 
     def _contrast(self, pairs: list[tuple[int, int]]) -> tuple[Floats, Floats]:
-        """Differences of classes, less the last value of shares, and their covariance."""
+        """Differences between classes, without the last value of shares, and their covariance."""
         k = len(self.estimates)
         width = self.estimates.size // k
         free = max(1, width - 1)
@@ -156,15 +156,15 @@ def relate(
     X : as in ``model.predict``
         The rows of the fit.
     outcome : array-like, shape (m,)
-        One value per row, which had no part in the fit. NaN and None are missing.
+        One value per row, which was not used in the fit. NaN and None are missing.
     method : {"bch", "ml"}, default="bch"
-        How the errors of putting people into classes are corrected. BCH makes no assumption about
-        the distribution of the outcome. ML takes a normal distribution for numbers; it is more
-        precise where that is right.
+        How classification errors are corrected. BCH makes no assumption about the distribution of
+        the outcome. ML assumes a normal distribution for numbers; it is more precise if that is
+        true.
     kind : {"auto", "mean", "shares"}, default="auto"
-        What is estimated. By default means of numbers, and shares of anything else.
+        What is estimated. By default means for numbers, and shares for anything else.
     sample_weight : array-like, shape (m,), optional
-        How often each row counts.
+        How many times each row counts.
 
     Examples
     --------
@@ -195,8 +195,8 @@ def relate(
     matrix = classification_matrix(posterior, put_into, weights)
     if np.linalg.cond(matrix) > 1e8:
         raise InputError(
-            "the classes overlap so much that the errors of putting people into them cannot be "
-            "corrected: ask for fewer classes"
+            "the classes overlap so much that classification errors cannot be corrected: use "
+            "fewer classes"
         )
     moves = influence(rows, model.mixture_, posterior, put_into, matrix)
     people = People(y, np.where(known, weights, 0.0), put_into, weights, moves)
@@ -213,21 +213,21 @@ def relate(
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """What the last step sees of the people."""
+    """The data of the last step."""
 
     y: Floats
     """The outcome, in columns; 0 where it is missing."""
     weights: Floats
-    """The weight of each; 0 where the outcome is missing."""
+    """The weight of each person; 0 where the outcome is missing."""
     put_into: Ints
-    """The class that each is put into."""
+    """The class that each person is assigned to."""
     all_weights: Floats
-    """The weight of each in the first step."""
+    """The weight of each person in the first step."""
     moves: Floats | None
-    """How much each moves D, shape (m, k·k); None if D is taken for known."""
+    """The influence of each person on D, shape (m, k·k); None if D is taken as known."""
 
     def covariance(self, influence: Floats, slopes: Floats) -> Floats:
-        """Of estimates that each person moves by `influence`, and D by `slopes`."""
+        """Covariance of estimates, from the influence of each person and their slopes in D."""
         moved = influence * (self.weights > 0)[:, None]
         if self.moves is not None:
             moved = moved + self.moves @ slopes.T
@@ -237,17 +237,17 @@ class People:
 def bch(people: People, matrix: Floats) -> tuple[Floats, Floats]:
     """Means of the columns of y by class, and their covariance."""
     y, k, inverse = people.y, len(matrix), np.linalg.inv(matrix)
-    counts = inverse[people.put_into]  # how much each counts in each class, shape (m, k)
+    counts = inverse[people.put_into]  # the weight of each person in each class, shape (m, k)
     total = people.weights @ counts
     if np.any(total <= 0):
         raise InputError(
             f"class {int(np.argmin(total))} has no people with an outcome after the correction: "
-            "ask for fewer classes"
+            "use fewer classes"
         )
     means = (counts * people.weights[:, None]).T @ y / total[:, None]
     apart = y[:, None, :] - means  # shape (m, k, columns of y)
     influence = (counts / total)[:, :, None] * apart
-    sums = np.zeros((k, *means.shape))  # of those put into a class
+    sums = np.zeros((k, *means.shape))  # sums over the people assigned to each class
     np.add.at(sums, people.put_into, people.weights[:, None, None] * apart)
     # d mean_t / d D_ab = -Σ_s D⁻¹_sa·D⁻¹_bt·sums_st / total_t
     slopes = -np.einsum("sa,bt,stv,t->tvab", inverse, inverse, sums, 1 / total)
@@ -279,7 +279,7 @@ def three_step_ml(
         before = likelihood
 
     def scores(values: Floats) -> Floats:
-        """The derivative of each person's log-likelihood, shape (m, parameters), at parameters
+        """The derivatives of each person's log-likelihood, shape (m, parameters), at parameters
         and D."""
         theta, of_matrix = values[: -k * k], values[-k * k :].reshape(k, k)
         logits = np.append(theta[: k - 1], 0.0)
@@ -390,7 +390,7 @@ class Categorical:
 def _read_outcome(
     outcome: Any, m: int, kind: str
 ) -> tuple[Floats, tuple[Any, ...] | None, NDArray[np.bool_]]:
-    """The outcome as columns, its values if these are counted, and which rows have one."""
+    """The outcome as columns, its values if shares are estimated, and which rows have one."""
     if kind not in KINDS:
         raise InputError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
     given = np.asarray(outcome)

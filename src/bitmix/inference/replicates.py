@@ -1,4 +1,4 @@
-"""Replicates: the same work for each of many random tables, side by side in threads."""
+"""Replicates: the same computation on many random tables, in parallel threads."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -15,10 +15,10 @@ R = TypeVar("R")
 
 
 def for_each(numbers: Sequence[int], function: Callable[[int], R], label: str = "") -> list[R]:
-    """The results of the function for these numbers, in their order; with a bar if it has a label.
+    """The results of the function for these numbers, in order; with a bar if there is a label.
 
-    The function must not depend on the order of the calls: a replicate draws from a random stream
-    of its own.
+    The function must not depend on the order of the calls: each replicate has its own random
+    stream.
     """
     results: dict[int, R] = {}
     waiting, lock, stop = iter(numbers), threading.Lock(), threading.Event()
@@ -38,9 +38,9 @@ def for_each(numbers: Sequence[int], function: Callable[[int], R], label: str = 
 
 
 def resampled(rows: BitMatrix, rng: np.random.Generator) -> BitMatrix:
-    """As many people, drawn with replacement: the same packed rows with other weights.
+    """Draw as many people with replacement: the same packed rows with other weights.
 
-    Whole weights are numbers of people. With other weights, rows are drawn, and keep theirs.
+    Whole weights are numbers of people. With other weights, rows are drawn and keep their weights.
     """
     m, one = len(rows), rows.layout.weight_one
     if one > 1:
@@ -50,7 +50,7 @@ def resampled(rows: BitMatrix, rng: np.random.Generator) -> BitMatrix:
 
 
 def known_words(rows: BitMatrix, rng: np.random.Generator, n: int) -> NDArray[np.uint64] | None:
-    """Which cells n people answered, drawn from those of the rows; None if no cell is missing."""
+    """Draw which cells n people answered from the patterns of the rows; None if none is missing."""
     if not rows.layout.missing:
         return None
     drawn = rng.choice(len(rows), size=n, p=rows.weights / rows.weights.sum())

@@ -1,8 +1,8 @@
 """Bivariate residuals: pairs of items that are associated within classes.
 
 For each pair of items, the table of their values over all people is compared with the one that the
-model expects, Σ_i w_i·p_i(a)·p_i(b). Where it differs, the two items have something in common that
-the classes do not explain.
+model expects, Σ_i w_i·p_i(a)·p_i(b). A difference is an association between the two items that the
+classes do not explain.
 """
 
 from dataclasses import dataclass
@@ -31,31 +31,31 @@ from bitmix.support import checks
 from bitmix.support.randomness import seed_of, stream
 
 MAX_PLANES = 8_192
-"""Values of all items together: their pairs take 0.5 GB."""
+"""The largest number of values of all items together: their pairs take 0.5 GB."""
 MAX_QUICK_WORK, MAX_TESTED_WORK = 1e10, 5e8
-"""Products for the residuals of all pairs: some seconds, and those of replicates, whose fits take
-longer: 2.6 seconds on 1,785 people and 12 items of 4 values."""
+"""Multiplications for the residuals of all pairs (a few seconds) and for replicates, whose fits
+take longer: 2.6 seconds on 1,785 people and 12 items of 4 values."""
 USUAL, FEW = 99, 19
-"""Replicates for p-values that were not asked for: as many as are usual, or else some."""
-_BLOCK_CELLS = 1 << 22  # floats of a block of rows
+"""Numbers of replicates for p-values that were not requested: the usual one, or else fewer."""
+_BLOCK_CELLS = 1 << 22  # floats per block of rows
 
 
 @dataclass(frozen=True, eq=False)
 class BivariateResiduals:
-    """How far pairs of items are from what the model expects. Arrays have shape (items, items)."""
+    """How far pairs of items are from the expectation. Arrays have shape (items, items)."""
 
     items: tuple[str, ...]
     """The names of the items."""
     chi_squared: Floats
-    """Pearson's χ² of the table of two items; NaN for an item with itself."""
+    """Pearson's χ² of the table of two items; NaN on the diagonal."""
     residuals: Floats
-    """χ² over its degrees of freedom, as other programs report it: above 3 or 4 is a lot."""
+    """χ² divided by its degrees of freedom, as other programs report; above 3 or 4 is large."""
     p_values: Floats | None
-    """The probability of so large a residual if the model is right, by parametric bootstrap."""
+    """Parametric bootstrap p-value of each residual: small if it is too large for the model."""
     p_largest: float | None
-    """The probability that the largest of all residuals is so large if the model is right."""
+    """Parametric bootstrap p-value of the largest residual."""
     n: int = 0
-    """The number of tables that p-values come from."""
+    """The number of tables on which p-values are based."""
 
     def largest(self, n: int = 10) -> Table:
         """The n pairs with the largest residuals."""
@@ -88,7 +88,7 @@ def bivariate_residuals(
 ) -> BivariateResiduals:
     """Bivariate residuals of all pairs of items.
 
-    If cells are missing, the table of a pair counts the people who have both.
+    If cells are missing, the table of a pair counts the people who answered both items.
 
     Parameters
     ----------
@@ -97,11 +97,11 @@ def bivariate_residuals(
     X : as in ``model.predict``
         The rows of the fit.
     n : int, default=0
-        The number of tables to draw from the model and to fit, for p-values; 99 are usual. With 0
-        there are none: a residual has no χ² distribution.
+        The number of tables to draw from the model and fit for p-values; 99 are usual. With 0 there
+        are no p-values, because residuals do not follow a χ² distribution.
     random_state : int, RandomState, Generator or None
     sample_weight : array-like, shape (m,), optional
-        How often each row counts.
+        How many times each row counts.
 
     Examples
     --------
@@ -146,8 +146,8 @@ def bivariate_residuals(
 
 
 def quick_residuals(model: Any, rows: Rows, n: int = 0) -> BivariateResiduals | None:
-    """Residuals with p-values, where they take no more than some seconds; without p-values if those
-    take longer. `n` is a number of replicates that was asked for."""
+    """Residuals if they take no more than a few seconds, with p-values if these are as quick. `n`
+    is the requested number of replicates."""
     work = rows.shape[0] * (2.0 * rows.shape[1]) ** 2
     if not isinstance(rows, BitMatrix) or len(item_columns(model.mixture_)) < 2:
         return None
@@ -169,7 +169,7 @@ class Planes:
         self.item = np.repeat(np.arange(len(groups)), [max(2, len(group)) for group in groups])
         if len(self.item) > MAX_PLANES:
             raise InputError(
-                f"the items have {len(self.item):,} values, and pairs of at most {MAX_PLANES:,} "
+                f"the items have {len(self.item):,} values, but pairs of at most {MAX_PLANES:,} "
                 "are counted: choose fewer columns"
             )
         self.column = np.array([s for group in groups for s in (group * 2)[: max(2, len(group))]])
@@ -209,5 +209,5 @@ class Planes:
         return pairs
 
     def largest(self, chi_squared: Floats) -> float:
-        """The largest residual; 0 if there is but one item."""
+        """The largest residual; 0 if there is only one item."""
         return float(np.nan_to_num(chi_squared / self.df).max())

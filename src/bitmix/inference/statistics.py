@@ -1,4 +1,4 @@
-"""Fit statistics of a mixture on rows: what a paper on latent classes reports."""
+"""Fit statistics of a mixture, as papers on latent classes report them."""
 
 import math
 from dataclasses import dataclass
@@ -16,28 +16,28 @@ from bitmix.rows import Rows
 from bitmix.rows.packed import BitMatrix
 
 MAX_CELLS = 1 << 24
-"""Patterns beyond which no table says anything about single cells: 12 items of four values."""
+"""With more possible patterns, single cells are too sparse to compare: 12 items of four values."""
 
 
 @dataclass(frozen=True, eq=False)
 class Patterns:
-    """The response patterns that occur, and how well their frequencies are fitted.
+    """The observed response patterns, and how well their frequencies are fitted.
 
-    Patterns that do not occur have the rest of the expected counts.
+    Patterns that do not occur share the rest of the expected counts.
     """
 
     rows: BitMatrix
-    """The different rows."""
+    """The distinct rows."""
     observed: Floats
-    """How often each occurs, by weight."""
+    """How often each pattern occurs, by weight."""
     log_probabilities: Floats
-    """ln of the probability that the model gives each."""
+    """ln of the probability of each pattern under the model."""
     n_cells: int
-    """The number of patterns that are possible."""
+    """The number of possible patterns."""
 
     @property
     def expected(self) -> Floats:
-        """How often the model expects each among as many rows."""
+        """How often the model expects each pattern among as many rows."""
         return self.observed.sum() * np.exp(self.log_probabilities)
 
     @property
@@ -48,7 +48,7 @@ class Patterns:
 
     @property
     def chi_squared(self) -> float:
-        """Pearson's χ² over all patterns, those that do not occur included."""
+        """Pearson's χ² over all patterns, including those that do not occur."""
         apart = (self.observed - self.expected) ** 2 / self.expected
         unseen = math.fsum(self.observed) - math.fsum(self.expected)
         return math.fsum(apart) + max(unseen, 0.0)
@@ -56,7 +56,7 @@ class Patterns:
 
 @dataclass(frozen=True, eq=False)
 class FitStatistics:
-    """How well a mixture fits, and how well it tells its classes apart.
+    """How well a mixture fits, and how well it separates its classes.
 
     Information criteria are on the scale of -2·ln L: lower is better.
     """
@@ -68,14 +68,14 @@ class FitStatistics:
     class_shares: Floats
     """The estimated share of each class."""
     class_sizes: Floats
-    """The number of people whose likeliest class it is."""
+    """The number of people for whom each class is the most likely one."""
     classification: Floats
     """The mean posterior of each class (columns) among the people assigned to a class (rows); NaN
-    for a class to which nobody is assigned."""
+    if nobody is assigned to the class."""
     entropy: float
     """-Σ p·ln p over all people and classes, in nats."""
     patterns: Patterns | None
-    """Observed and expected patterns; None if cells are missing, or patterns are too many."""
+    """Observed and expected patterns; None if cells are missing or there are too many patterns."""
 
     @property
     def n_components(self) -> int:
@@ -108,7 +108,7 @@ class FitStatistics:
 
     @property
     def entropy_r2(self) -> float:
-        """Relative entropy, 1 - entropy/(n·ln k): 1 if all are certain; NaN for one class."""
+        """Relative entropy, 1 - entropy/(n·ln k): 1 if all labels are certain; NaN for one class."""
         k = self.n_components
         return math.nan if k == 1 else 1 - self.entropy / (self.n * math.log(k))
 
@@ -119,7 +119,7 @@ class FitStatistics:
 
     @property
     def smallest_size(self) -> float:
-        """The number of people that the smallest class has: its share of n."""
+        """The number of people in the smallest class: its share times n."""
         return self.smallest_share * self.n
 
     @property
@@ -129,12 +129,12 @@ class FitStatistics:
 
     @property
     def g_squared(self) -> float:
-        """G² over response patterns; NaN where there are none to count."""
+        """G² over response patterns; NaN if patterns cannot be counted."""
         return math.nan if self.patterns is None else self.patterns.g_squared
 
     @property
     def chi_squared(self) -> float:
-        """Pearson's χ² over response patterns; NaN where there are none to count."""
+        """Pearson's χ² over response patterns; NaN if patterns cannot be counted."""
         return math.nan if self.patterns is None else self.patterns.chi_squared
 
     @property
@@ -160,12 +160,12 @@ def fit_statistics(model: Fitted, X: Any, sample_weight: Any = None) -> FitStati
     Parameters
     ----------
     model : TemplateMixture, TwoRoundEM or ClassicEM
-        Fitted. For numbers as other programs print them, fit with ``noise_model="cell"`` and
+        Fitted. For the same numbers as other programs, fit with ``noise_model="cell"`` and
         ``prior=0``.
     X : as in ``model.predict``
         Usually the rows of the fit.
     sample_weight : array-like, shape (m,), optional
-        How often each row counts.
+        How many times each row counts.
 
     Examples
     --------
@@ -209,7 +209,7 @@ def statistics_of(
 
 
 def patterns_to_count(rows: Rows, items: Items | None) -> BitMatrix | None:
-    """The different rows, if rows are complete and there are not too many possible ones."""
+    """The distinct rows, if rows are complete and there are not too many possible patterns."""
     if rows.layout.missing or number_of_cells(rows.shape[1], items) > MAX_CELLS:
         return None
     return patterns_of(rows)

@@ -24,21 +24,21 @@ class Column:
     name: str
     """The key of a record, and the heading in CSV."""
     heading: str
-    """The heading in print."""
+    """The printed heading."""
     spec: str = ""
     """How a number is printed, as in ``format(number, spec)``; text is printed as it is."""
     ends: tuple[str, ...] = ()
-    """The keys of the ends of an interval, which is printed behind the number."""
+    """The keys of the ends of an interval, which is printed after the number."""
 
     def cell(self, record: dict[str, Any]) -> str:
-        """The value of a record in print."""
+        """The value of a record as text."""
         if not self.ends:
             return self.shown(record[self.name])
         low, high = (self.shown(record[end]) for end in self.ends)
         return f"{self.shown(record[self.name])} [{low}, {high}]"
 
     def shown(self, value: Any) -> str:
-        """A value in print; a dash if there is none."""
+        """A value as text; a dash if there is none."""
         if is_nothing(value):
             return _NOTHING
         if isinstance(value, bool):
@@ -57,11 +57,11 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """The names of all columns, the ends of intervals behind their numbers."""
+        """The names of all columns, with the ends of intervals after their numbers."""
         return [name for column in self.columns for name in (column.name, *column.ends)]
 
     def frame(self) -> Any:
-        """A pandas DataFrame, or a list of dictionaries where pandas is not installed."""
+        """A pandas DataFrame, or a list of dictionaries if pandas is not installed."""
         records = [{name: record[name] for name in self.names} for record in self.records]
         try:
             import pandas
@@ -77,7 +77,7 @@ class Table:
         return writers[format]()
 
     def lines(self) -> list[list[str]]:
-        """The cells in print."""
+        """The cells as text."""
         return [[c.cell(record) for c in self.columns] for record in self.records]
 
     def to_markdown(self) -> str:
@@ -100,7 +100,7 @@ class Table:
         return "\n".join([*parts, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
     def to_csv(self) -> str:
-        """CSV text, numbers with all their digits, missing values empty."""
+        """CSV text; numbers have all their digits, and missing values are empty."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self.names)

@@ -1,6 +1,6 @@
-"""Can it be trusted? The paper's theorems and propositions, a certificate, a limit, a planner.
+"""The paper's theorems and propositions, a sharper certificate, limits, and a planner.
 
-Numbers in, numbers out: NumPy and SciPy only.
+All are functions of numbers and need only NumPy and SciPy.
 """
 
 from bitmix.theory import propositions

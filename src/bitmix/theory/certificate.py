@@ -1,4 +1,4 @@
-"""A sharper certificate: how likely Algorithm 1 returns exactly the true templates."""
+"""A sharper certificate: a bound on the probability that Algorithm 1 finds the true templates."""
 
 import html
 import math
@@ -17,10 +17,10 @@ from bitmix.theory.guarantee import seeds_needed
 
 _WRONG_MASS_FRACTIONS = (0.4, 0.2, 0.1, 0.03, 0.01, 1e-3, 1e-5, 1e-8)
 _EXCEPTIONS = (0, 1, 2, 4, 8)
-_LARGEST_SUBSET = 64  # any t up to what the proof allows is valid
+_LARGEST_SUBSET = 64  # any t up to the largest that the proof allows is valid
 _LARGEST_SQUARE = 40  # t up to which the law of a pair of means is tabulated
-_UNDERFLOW = 1e-250  # an expectation that came out as 0 is below this
-_ROUNDING = 1 + 1e-9  # sums and special functions err by far less
+_UNDERFLOW = 1e-250  # an expectation that is computed as 0 is below this
+_ROUNDING = 1 + 1e-9  # errors of sums and special functions are far smaller
 _Choice = tuple[dict[str, float], dict[str, float]]  # terms and constants
 
 
@@ -42,7 +42,7 @@ class Certificate:
     constants: Mapping[str, float]
     """The free constants of the proof, as chosen: U0, r, t, h, Dmax."""
     notes: tuple[str, ...]
-    """Where a bound is used in place of an exact law."""
+    """Where a bound is used instead of an exact law, and other remarks."""
 
     @property
     def holds(self) -> bool:
@@ -94,7 +94,7 @@ def certificate(
     weights : array, shape (k,)
         w_i, sum 1.
     delta : float
-        δ: decides `holds` and, with the least weight, the paper's number of seeds.
+        δ: determines `holds` and, with the least weight, the paper's number of seeds.
     n_seeds : int or "best", optional
         l. By default the paper's ⌈l⌉; "best" searches for the l with the least bound.
     pruning : {"l1", "hamming"}
@@ -102,8 +102,8 @@ def certificate(
 
     Notes
     -----
-    The bound is for this parameter point. It need not fall with m or rise with q: for ranges
-    evaluate a grid. Free constants of the proof are searched on a fixed grid, never on data.
+    The bound is for this parameter point. It need not fall with m or rise with q; to cover a range,
+    evaluate a grid. The free constants of the proof are searched on a fixed grid, not on data.
 
     Examples
     --------
@@ -139,13 +139,13 @@ def _at(point: Point, delta: float, pruning: str) -> Certificate:
     default = min(math.ceil(seeds_needed(1 / point.k, delta)), most)
     if default != point.l:
         notes.append(
-            f"TwoRoundEM({point.k}) by itself would use {default} seeds, about which this says "
-            f"nothing: pass on n_seeds={point.l}"
+            f"by default TwoRoundEM({point.k}) uses {default} seeds, which this does not cover: "
+            f"pass n_seeds={point.l}"
         )
     if point.n > events.LONGEST_EXACT_LAW:
         notes.append(f"n > {events.LONGEST_EXACT_LAW:,}: round 1 by Chernoff's bound")
     if not constants:
-        notes.append("too few rows or seeds for the argument: nothing is certified")
+        notes.append("too few rows or seeds for the proof: nothing is certified")
     failure = min(1.0, math.fsum(terms.values()) * _ROUNDING)
     return Certificate(
         point.n, point.m, point.k, point.q, point.l, pruning, delta, terms, failure, constants,
@@ -205,7 +205,7 @@ def _wrong_selection(point: Point, pruning: str, t: int, s: float) -> float:
 
 
 def _up(x: float) -> float:
-    """Rounded up to three digits: larger needs are safe, and equal ones are computed once."""
+    """Round up to three digits: larger values are safe, and equal ones are computed once."""
     if x < 1e-9:
         return 1e-9
     unit = 10.0 ** (math.floor(math.log10(x)) - 2)
@@ -213,6 +213,6 @@ def _up(x: float) -> float:
 
 
 def _subset_sizes(most: float) -> list[int]:
-    """t: as large as the proof allows, and some smaller ones."""
+    """Values of t: the largest that the proof allows, and some smaller ones."""
     top = max(1, min(math.floor(most), _LARGEST_SUBSET))
     return sorted({1, 2, 3, max(1, top // 4), max(1, top // 2), top} & set(range(1, top + 1)))

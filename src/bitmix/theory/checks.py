@@ -1,4 +1,4 @@
-"""Rules for the numbers that go into the theory, and which distances templates can have."""
+"""Checks of the arguments of the theory, and of which distances templates can have."""
 
 import math
 from typing import Any
@@ -12,34 +12,34 @@ from bitmix.support import checks
 Floats = NDArray[np.float64]
 
 LARGEST = 10**15
-"""Largest number of rows, columns or templates: beyond it floats skip whole numbers."""
+"""Largest number of rows, columns or templates: floats represent all integers up to it."""
 SMALLEST = 1e-15
 """Probabilities and weights must be larger, so that their products do not underflow."""
 
 
 def count(value: Any, name: str) -> int:
-    """A number of rows, columns, templates or seeds."""
+    """Check a number of rows, columns, templates or seeds."""
     return checks.whole(value, name, least=1, most=LARGEST)
 
 
 def positive(value: Any, name: str, high: float = math.inf, *, closed: bool = False) -> float:
-    """A positive number below `high`; `closed` admits `high` itself."""
+    """Check for a positive number below `high`; `closed` also allows `high`."""
     return checks.between(value, name, SMALLEST, high, closed=closed)
 
 
 def weights(value: Any, k: int) -> Floats:
-    """k positive weights with sum 1."""
+    """Check for k positive weights with sum 1."""
     w = checks.weights(value, k, least=SMALLEST)
     return np.asarray(w / w.sum())
 
 
 def weights_with_least(w_min: float, k: int) -> list[float]:
-    """w_min for one template; the others share the rest equally."""
+    """Weights: w_min for one template, and equal weights for the others."""
     return [w_min] + [(1 - w_min) / (k - 1)] * (k - 1) if k > 1 else [1.0]
 
 
 def largest_separation(k: int) -> float:
-    """The largest separation that k templates can all have, by Plotkin: 1, 1, 2/3, 2/3, 3/5, …"""
+    """The largest possible separation of k templates, by Plotkin: 1, 1, 2/3, 2/3, 3/5, …"""
     return 1.0 if k < 2 else 2 * (k // 2) * ((k + 1) // 2) / (k * (k - 1))
 
 
@@ -77,7 +77,7 @@ def _numbers(value: Any) -> Floats:
 
 
 def _check_triples(d: NDArray[np.int64], k: int, n: int) -> None:
-    """Distances of three binary templates obey the triangle inequality and sum to at most 2n."""
+    """Check, for any three templates, the triangle inequality and that distances sum to ≤ 2n."""
     for i in range(k):
         over = d > d[:, [i]] + d[[i], :]
         if over.any():

@@ -1,9 +1,9 @@
 """The events behind the sharper certificate, each with an upper bound on its probability.
 
 The proofs are in the documentation, under "Certificates and their proofs". As there, W = m/4l is
-the mass a seed needs to survive step 5, r bounds the total mass that round 1 gives to seeds of
-wrong clusters, t ≤ ⌊W - r⌋ is how many rows a survivor averages at least, s = (r/W)·Dmax is how
-far wrong mass can move a distance, and λ0 = ln a0 is the least log-odds of a bit.
+the mass that a seed needs to survive step 5, r bounds the total mass that round 1 gives to seeds of
+wrong clusters, t ≤ ⌊W - r⌋ is the least number of rows that a survivor averages, s = (r/W)·Dmax
+bounds the change of a distance by wrong mass, and λ0 = ln a0 is the least log-odds of a bit.
 """
 
 import itertools
@@ -29,14 +29,14 @@ from bitmix.theory.tails import (
 )
 
 LONGEST_EXACT_LAW = 50_000
-"""Columns up to which the law of a gap is computed in full; beyond, Chernoff's bound."""
+"""Up to this many columns the law of a gap is computed exactly; beyond, by Chernoff's bound."""
 _MOST_SUBSETS_EXACT = 12
 _TILTS = np.geomspace(1e-4, 12.0, 120)
 
 
 @dataclass(frozen=True)
 class Point:
-    """One parameter point, its values checked."""
+    """One parameter point with checked values."""
 
     n: int
     m: int
@@ -141,7 +141,7 @@ def expected_wrong_mass(point: Point, lam: float) -> float:
 
 
 def farthest_pair(point: Point, budget: float) -> tuple[int, float]:
-    """Dmax and the probability that two rows are farther apart: at most the budget, or n and 0."""
+    """Dmax and a bound (≤ budget) on P(two rows are farther apart); otherwise n and 0."""
     d = int(point.distances.max())
     mean = point.pair + d / point.n * (1 - 2 * point.q) ** 2
     log_pairs = math.log(max(1.0, point.m * (point.m - 1) / 2))
@@ -164,7 +164,7 @@ def starved_cluster(point: Point, r: float, t: int) -> float:
     total = 0.0
     for w in point.weights:
         seeds, chance, missed = coarse(*window(point.l, float(w)))
-        # More seeds need more rows, so a bin may have the value of its upper end. No seed is E0.
+        # More seeds need more rows, so a bin may take the value of its upper end. No seed is E0.
         needed = seeds * max(point.W - 1, 0.0) + r
         short = lower_tail(point.m - point.l, w, np.ceil(needed) - 1)
         short = np.where(seeds == 0, 0.0, short)
@@ -194,7 +194,7 @@ def stray_rows(point: Point, t: int, need: float) -> float:
 
 def _stray_chance(point: Point, d: int, t: int, need: float, log_count: float) -> float:
     # The exponent rises with f for every tilt (its slope is 2(τ + ln α - ln α') > 0 as q < ½), so
-    # a bin of flips may have the value of its upper end.
+    # a bin of flips may take the value of its upper end.
     flips, chance, missed = coarse(*window(d, point.q))
     tau = _TILTS[:, None]
     down = np.log1p(point.q * np.expm1(-tau))
@@ -309,7 +309,7 @@ def wrong_hamming_selection(point: Point, t: int, s: float) -> float:
             np.logaddexp(
                 _log_overlapping(point.m, t, float(w)),
                 float(log_choose(point.m, t))
-                + t * math.log(w),  # a subset with itself: H(A, A) > 0
+                + t * math.log(w),  # also a subset with itself, as H(A, A) > 0
             )
             for w in point.weights
         ]

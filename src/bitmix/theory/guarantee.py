@@ -1,9 +1,10 @@
 """Theorems 1 and 2 of the paper as a calculator.
 
-There are two readings. ``"corrected"``, the default, mends what the proofs do not support (see "The
-paper in code" in the documentation): the sign of the initialisation term, ε0 =
-min(E, √q(1 - 2k·e^(-ncB/2))), the factor k-1 in the union bound, and what the proofs use without
-asking for it. ``"printed"`` takes every formula as it is printed, to compare with the paper.
+There are two readings. ``"corrected"``, the default, corrects what the proofs do not support (see
+"The paper in code" in the documentation): the sign of the initialisation term, ε0 =
+min(E, √q(1 - 2k·e^(-ncB/2))), the factor k-1 in the union bound, and assumptions that the proofs
+use but the theorem does not state. ``"printed"`` uses every formula as printed, for comparison with
+the paper.
 """
 
 import html
@@ -37,13 +38,13 @@ class Condition:
 
     @property
     def slack(self) -> float:
-        """has / needs: at least 1 where the condition holds."""
+        """has / needs: at least 1 if the condition holds."""
         return self.has / self.needs if self.needs > 0 else math.inf
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What the paper's theorems say at one parameter point."""
+    """The paper's theorems at one parameter point."""
 
     n: int
     m: int
@@ -112,7 +113,7 @@ class Guarantee:
 
     @cached_property
     def hypotheses(self) -> Mapping[str, bool]:
-        """What the proofs use besides the conditions; all of it must be true."""
+        """Assumptions that the proofs use besides the conditions; all of them must be true."""
         used = {"B > 0": self.B > 0, "E > 0": self.E > 0}
         if self.reading == "printed":
             return used
@@ -144,13 +145,13 @@ class Guarantee:
         )  # fmt: skip
         terms |= propositions.initialisation(self.n_seeds, self.k, self.w_min)
         if printed:
-            power = min(self.n_seeds * self.w_min / 12, 700.0)  # exp(710) is no float
+            power = min(self.n_seeds * self.w_min / 12, 700.0)  # exp(710) overflows
             terms["no cluster seeded too often"] = self.k * math.exp(power)
         return terms | {"averages of subsets": self.k / self.n}
 
     @property
     def failure_probability(self) -> float:
-        """The sum of `failure_terms`: above 1 it says nothing."""
+        """The sum of `failure_terms`; a value above 1 is no bound."""
         proved = self.reading == "printed" or (self.B > 0 and self.epsilon0 > 0)
         return math.fsum(self.failure_terms.values()) if proved else math.inf
 
@@ -228,9 +229,9 @@ def guarantee(
     delta, epsilon : float
         δ, the probability of failure, and ε, the excess error in units of q.
     n_seeds : int, optional
-        l as used; by default condition 1's real number.
+        l as used; by default the real number of condition 1.
     reading : {"corrected", "printed"}
-        Whether slips of the paper are corrected or kept.
+        Whether errors of the paper are corrected or kept.
 
     Examples
     --------
@@ -255,7 +256,7 @@ def guarantee(
 
 
 def seeds_needed(w_min: float, delta: float) -> Decimal:
-    """Condition 1: l = (4/w_min)·ln(2/(δ·w_min)), so exactly that ⌈l⌉ is the same everywhere."""
+    """Condition 1: l = (4/w_min)·ln(2/(δ·w_min)), exact enough that ⌈l⌉ is the same everywhere."""
     with localcontext(Context(prec=40, traps=[])):
         w = Decimal(w_min)
         return 4 / w * (2 / (Decimal(delta) * w)).ln()

@@ -1,4 +1,4 @@
-"""Limits that no method can beat, to compare with what is certified."""
+"""Limits that no method can exceed, to compare with what is certified."""
 
 import itertools
 import math
@@ -20,17 +20,17 @@ class Limit:
     """The least error and the best recovery, whatever the method."""
 
     label_error: float
-    """Bayes error of labelling a row, templates, q and w known; see `label_error_is_exact`."""
+    """Bayes error of labels if templates, q and w are known; see `label_error_is_exact`."""
     recovery_uniform: float
-    """Largest probability of finding all templates with every label known, if templates are
+    """Largest probability of finding all templates if every label is known and templates are
     independent and uniform: that of a majority vote in each cluster (for k > 2 a bound on it)."""
     recovery_masks: float
-    """Largest probability of finding all templates when labels **and** the columns in which
-    templates differ are known: that of one majority vote over all rows. This is the limit for
+    """Largest probability of finding all templates if labels **and** the columns in which templates
+    differ are known: that of one majority vote over all rows. This is the limit for
     given distances, where pooling clusters can beat `recovery_uniform`."""
     label_error_is_exact: bool
-    """True for k ≤ 3 (unless the sum is too long). For more templates distances do not determine
-    the error; `label_error` is then the largest over pairs, and the true one is at least that."""
+    """True for k ≤ 3 (unless the sum is too long). For more templates, distances do not determine
+    the error; `label_error` is then the largest over pairs, a lower bound on the true one."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -63,9 +63,9 @@ def limit(n: int, m: int, k: int, q: float, distances: ArrayLike, weights: Array
 def triple_error(d: NDArray[np.int64], q: float, w: Floats) -> float | None:
     """1 - Σ_x max_i w_i f_i(x) for three templates, whose distances determine it.
 
-    There are three kinds of columns, in each of which one template differs from the other two;
-    only the number of flips in each kind matters. None if no columns have such distances or the
-    sum is too long.
+    There are three kinds of columns; in each kind, one template differs from the other two. Only
+    the number of flips in each kind matters. None if no templates have such distances or the sum
+    is too long.
     """
     total = int(d[0, 1] + d[0, 2] + d[1, 2])
     if total % 2:
@@ -88,17 +88,19 @@ def triple_error(d: NDArray[np.int64], q: float, w: Floats) -> float | None:
 def pair_error(d: int, q: float, w_i: float, w_j: float) -> float:
     """Σ_x min(w_i f_i(x), w_j f_j(x)): only the flips f in the d differing columns matter.
 
-    A row of i with f flips there is as a row of j with d - f. Below the crossing point i is
-    likelier and rows of j are lost, above it rows of i.
+    A row of i with f flips there looks like a row of j with d - f. Below the crossing point i is
+    more likely and rows of j are mislabelled; above it, rows of i are.
     """
-    crossing = (d + math.log(w_i / w_j) / math.log((1 - q) / q)) / 2  # i is likelier for f below
+    crossing = (
+        d + math.log(w_i / w_j) / math.log((1 - q) / q)
+    ) / 2  # below this f, i is more likely
     lost_i = scipy.stats.binom.sf(math.ceil(crossing) - 1, d, q) if crossing > 0 else 1.0
     lost_j = scipy.stats.binom.sf(math.floor(d - crossing), d, q) if d - crossing >= 0 else 1.0
     return float(w_i * lost_i + w_j * lost_j)
 
 
 def vote_error(rows: ArrayLike, q: float) -> Floats:
-    """Probability that the majority of this many rows is wrong in a column, ties by a fair coin."""
+    """Probability that the majority of this many rows is wrong in a column; ties by a fair coin."""
     M = np.asarray(rows, dtype=np.float64)
     half = np.floor(M / 2)
     tie = np.where(M % 2 == 0, scipy.stats.binom.pmf(half, M, q), 0.0)

@@ -1,4 +1,4 @@
-"""How many rows or columns, how much separation: the least for which a guarantee holds."""
+"""The least number of rows or columns, or the least separation, for which a guarantee holds."""
 
 import importlib
 import math
@@ -17,7 +17,7 @@ Unknown = Literal["m", "n", "c"]
 Method = Literal["theorem", "certificate", "simulate"]
 _LARGEST = 10**9
 _CAPS = {"m": ("4",), "n": ("2",), "c": ()}
-"""Conditions that bound the unknown from above: condition 4 holds up to some m, 2 up to some n."""
+"""Conditions that bound the unknown from above: 4 holds only up to some m, 2 up to some n."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Plan:
     solve_for: Unknown
     method: Method
     value: float | None
-    """The least m, n or c; None where there is none."""
+    """The least m, n or c; None if there is none."""
     note: str
     """How the value was computed, and what else limits it."""
     n_seeds: int | None = None
-    """l at this value, which the certificate speaks of: pass it on to `TwoRoundEM`."""
+    """l at this value, for which the certificate holds: pass it to `TwoRoundEM`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -63,9 +63,10 @@ def plan(
 ) -> Plan:
     """The least m, n or c for which Theorem 1, the certificate or a simulation holds.
 
-    The theorem's conditions hold from some value on (m and n also up to one: condition 2 caps n at
-    e^(m/16), condition 4 caps m), so its answer is exact: it holds there and not one below. The
-    certificate need not be monotone: the answer is the first point of a grid, then bisected.
+    The theorem's conditions hold from some value on (for m and n also only up to one: condition 2
+    limits n to e^(m/16), condition 4 limits m), so its answer is exact: they hold there, and not at
+    the value below. The certificate need not be monotone: the answer is the first point of a grid
+    at which it holds, refined by bisection.
 
     One template has the weight w_min and the others share the rest equally; all templates are
     ⌊c·n⌋ apart. By default c is the largest possible: 1 for two templates, 2/3 for three.
@@ -77,15 +78,15 @@ def plan(
     k, q, n, m, c, w_min, delta, epsilon, reading
         As in `guarantee`.
     method : {"certificate", "theorem", "simulate"}
-        What has to hold. "simulate" fits the estimator itself to fresh data at each point and takes
-        an exact binomial limit of its failures, see `bitmix.estimators.simulate.simulate`.
+        What has to hold. "simulate" fits the estimator to new data at each point and computes an
+        exact binomial limit of its failures; see `bitmix.estimators.simulate.simulate`.
     n_seeds : int or "best", optional
-        As in `certificate`; the `n_seeds` of the plan is the number to pass on to `TwoRoundEM`.
+        As in `certificate`; pass the `n_seeds` of the plan to `TwoRoundEM`.
     estimator : estimator, optional
-        What is simulated; by default ``TwoRoundEM(k)``.
+        The estimator to simulate; by default ``TwoRoundEM(k)``.
     templates : array of 0 and 1, shape (k, n), optional
         The templates of a simulation, to solve for m. By default, two or three templates are
-        equally far apart; more are drawn anew for each data set.
+        equally far apart; more are drawn again for each data set.
     pruning : {"l1", "hamming"}
         As in `certificate`.
 
@@ -132,7 +133,7 @@ def plan(
     if method == "theorem":
         return _by_theorem(theorem, solve_for)
     if method == "simulate":
-        # by name, as estimators are above this room: they need its number of seeds
+        # imported by name, because estimators are in a higher layer, which uses this one
         module = importlib.import_module("bitmix.estimators.simulate")
         weights = checks.weights_with_least(w_min, k)
         found = module.least(solve_for, given, k, q, weights, delta, estimator, templates)
@@ -146,7 +147,7 @@ def plan(
 
 
 def _by_theorem(at: Callable[[float], Guarantee], unknown: Unknown) -> Plan:
-    """All conditions but caps hold from some value on; look for it, then at the caps."""
+    """Find the value from which all conditions but upper limits hold, then check the limits."""
 
     def enough(x: float) -> bool:
         conditions = at(x).conditions

@@ -1,9 +1,9 @@
-"""Propositions 1-10 and Lemma 1 of the paper as functions, each within the range where it is true.
+"""Propositions 1-10 and Lemma 1 of the paper as functions, each limited to where it is true.
 
 The numbers are those of the paper: 1-3 are basic facts about distances, Lemma 1 and 4-5 are about
 averages, 6 about the seeds, 7-8 about the first round, 9 about pruning, 10 about the second round.
 A value outside the valid range is an error; "The paper in code" in the documentation lists what the
-printed statements claim beyond it. `bitmix.theory.guarantee` puts them together.
+printed statements claim beyond it. `bitmix.theory.guarantee` combines them.
 """
 
 import math
@@ -17,7 +17,7 @@ from bitmix.theory.checks import count, positive
 from bitmix.theory.tails import kl, log_choose, poisson_rate
 
 CHERNOFF_RANGE = 1.8169605355364276
-"""exp(-μu²/3) bounds P(X ≥ (1+u)μ) up to this u, where h(u) = u²/3; beyond it does not."""
+"""exp(-μu²/3) bounds P(X ≥ (1+u)μ) up to this u, where h(u) = u²/3, and not beyond."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def all_distances(
 ) -> dict[str, float]:
     """Proposition 3: the probability that a) … d) do not all hold, term by term, for ε0 ≤ √q.
 
-    The union for distances to other templates runs over all k-1 of them; the printed one forgets
+    The union bound for distances to other templates covers all k-1 of them; the printed one omits
     that factor.
     """
     n, m, k = count(n, "n"), count(m, "m"), count(k, "k")

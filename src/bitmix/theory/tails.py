@@ -1,4 +1,4 @@
-"""Tails of binomial laws, never computed too small, so that sums of them stay upper bounds.
+"""Tails of binomial laws that are never computed too small, so that sums are upper bounds.
 
 Logarithms are natural. Functions named ``log_…`` return upper bounds of log-probabilities.
 """
@@ -13,7 +13,7 @@ from scipy import special
 Floats = NDArray[np.float64]
 
 TINY = 1e-300
-"""Added where a library tail may have underflowed to 0."""
+"""Added where a tail computed by SciPy may have underflowed to 0."""
 
 
 def noise_of_pair(p2: float) -> float:
@@ -60,7 +60,7 @@ def log_choose(n: ArrayLike, k: ArrayLike) -> Floats:
 
 
 def window(n: int, p: float, miss: float = 1e-18) -> tuple[Floats, Floats, float]:
-    """Values of Bin(n, p), their probabilities, and a bound on the probability left out."""
+    """Values of Bin(n, p), their probabilities, and a bound on the omitted probability."""
     low = _where_rare(n, p, miss / 2, 0)
     high = _where_rare(n, p, miss / 2, n)
     values = np.arange(low, high + 1, dtype=np.float64)
@@ -77,7 +77,7 @@ def coarse(values: Floats, chance: Floats, missed: float) -> tuple[Floats, Float
 
 def _where_rare(n: int, p: float, miss: float, end: int) -> int:
     """The value nearest the mean, towards `end`, from which on Chernoff's bound is below `miss`."""
-    near, far = round(n * p), end  # from `far` on it is rare enough, or there is nothing more
+    near, far = round(n * p), end  # from `far` on it is rare enough, or there are no more values
     while abs(far - near) > 1:
         middle = (near + far) // 2
         if n * float(kl(middle / n, p)) >= -np.log(miss):
