@@ -40,9 +40,7 @@ def demo(
     model = TwoRoundEM(len(dogs), rounds=ROUNDS, n_init=N_INIT, random_state=seed).fit(X)
     seconds = time.perf_counter() - start
     distances = (model.templates_[:, None] != dogs).sum(axis=2)
-    wrong_bits = distances[
-        linear_sum_assignment(distances)
-    ]  # each template compared with its own dog
+    wrong_bits = distances[linear_sum_assignment(distances)]  # each template and its own dog
     if as_json:
         print_json({
             "n_components": model.n_components, "n_seeds": model.n_seeds_, "noise": model.noise_,

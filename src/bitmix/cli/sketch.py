@@ -69,9 +69,7 @@ def sketch(
         from bitmix.plots import save_sketches
 
         save_sketches(preview, [found[i] for i in transformer.kept_], rows, transformer.geometry_)
-    rows.save(
-        output, {"sketch": vars(transformer.geometry_)}
-    )  # reports need the geometry to draw sketches
+    rows.save(output, {"sketch": vars(transformer.geometry_)})  # needed to draw sketches
     if as_json:
         print_json({
             "images": len(rows), "skipped": len(transformer.skipped_), "columns": rows.shape[1],

@@ -103,7 +103,7 @@ def reading_lines(summary: dict[str, Any]) -> list[str]:
     """How a table was read, in a few lines."""
     lines = list(summary["read_as"])
     if summary["missing_cells"]:
-        lines.append(f"{summary['missing_cells']:,} cells are missing")
+        lines.append(f"missing cells: {summary['missing_cells']:,}")
     if summary["id_column"] is not None:
         lines.append(f"ids: column {summary['id_column']!r}")
     if summary["label_columns"]:

@@ -278,9 +278,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         """
         check_is_fitted(self)
         seed = self.seed_ if random_state is None else seed_of(random_state)
-        rng = stream(
-            seed, "sample"
-        )  # another stream than the one that may have drawn the rows of the fit
+        rng = stream(seed, "sample")  # not the stream that may have drawn the rows of the fit
         mixture = self.mixture_
         if isinstance(mixture.noise, float) and mixture.items is None:
             return sample_mixture(self.templates_, self.weights_, mixture.noise, n_samples, rng)

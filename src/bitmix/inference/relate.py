@@ -34,7 +34,7 @@ METHODS = ("bch", "ml")
 KINDS = ("auto", "mean", "shares")
 MAX_CATEGORIES = 50
 _MAX_STEPS, _SMALL = 10_000, 1e-10
-_LEAST_SHARE = 1e-6  # people: added for a value that nobody in a class has
+_LEAST_SHARE = 1e-6  # people, added to the count of each value, so that no share is 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -108,7 +108,7 @@ class FitStatistics:
 
     @property
     def entropy_r2(self) -> float:
-        """Relative entropy, 1 - entropy/(n·ln k): 1 if all labels are certain; NaN for one class."""
+        """Relative entropy, 1 - entropy/(n·ln k): 1 if labels are certain; NaN for one class."""
         k = self.n_components
         return math.nan if k == 1 else 1 - self.entropy / (self.n * math.log(k))
 
