@@ -24,12 +24,12 @@ from bitmix.rows import Rows
 SEEDS_PER_COMPONENT, MIN_SEEDS, MIN_CELL_SEEDS = 2, 64, 32
 """l is 2k, but at least 64, because a light component beside a heavy one needs a seed, too. It is
 at least 32 with a probability per cell, which takes more rows to learn than a template."""
-STARTS, NARROW, NARROW_STARTS = 5, 64, 20
-"""The number of starts if none is asked for: 5, or 20 with a probability per cell and at most 64
-columns. On such narrow tables, as in surveys, starts from many seeds often end at the same place,
-and seldom at the best, so every second start has k seeds only, which are not merged. Likelihoods
-are flat there: a start that seems to be done may gain 30 nats more, so none is given up. On wider
-tables starts from many seeds are better; those after the fifth have k."""
+STARTS, SMALL, SMALL_STARTS = 5, 512, 20
+"""The number of starts if none is asked for: 5, or 20 with a probability per cell and at most 512
+of them, as in surveys. There starts from many seeds often end at the same place, and seldom at the
+best, so every second start has k seeds only, which are not merged. Likelihoods are flat there: a
+start that seems to be done may gain 30 nats more, so none is given up. With more probabilities
+starts from many seeds are better; those after the fifth have k."""
 ROWS_PER_SEED = 32
 """Templates are merged after they have seen this many rows; probabilities need all rows."""
 PLAIN_STEPS = 2
@@ -111,21 +111,21 @@ def search(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> 
     starts: list[Start] = []
     ends: list[_End] = []  # of the finished starts
     best: Fit | None = None
-    narrow = is_narrow(settings, rows.shape[1])
+    small = is_small(settings, k, rows.shape[1])
     n_init = number_of_starts(settings, k, rows.shape[1])
     for number in range(n_init):
-        few_seeds = number % 2 == 1 if narrow else number >= STARTS
+        few_seeds = number % 2 == 1 if small else number >= STARTS
         begun = begin(rows, k, settings, rng, few_seeds=few_seeds)
         fit = evaluate(rows, begun, settings.noise)
         fit = converge(rows, fit, replace(loose, max_iter=min(CHECK_STEP, settings.max_iter)))
-        go_on = narrow or all(_may_reach(fit, end.objective) for end in ends)
+        go_on = small or all(_may_reach(fit, end.objective) for end in ends)
         if go_on:
             fit = converge(rows, fit, loose)
         starts.append(Start(fit.nats, len(fit.objectives), go_on or fit.converged))
         if not starts[-1].finished:
             continue
         end = _End.of(fit, loose.tol)
-        is_near = narrow or best is None or best.objective - fit.objective <= end.close
+        is_near = small or best is None or best.objective - fit.objective <= end.close
         if is_near and not any(map(end.agrees, ends)):
             fit = converge(rows, fit, close)
             end = replace(end, places=(*end.places, _Place.of(fit)))
@@ -139,16 +139,16 @@ def search(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> 
     return Search(best, tuple(starts), n_agreeing)
 
 
-def is_narrow(settings: Settings, n_columns: int) -> bool:
-    """Whether the table is one of few columns with a probability per cell, such as a survey."""
-    return settings.noise.model == "cell" and n_columns <= NARROW
+def is_small(settings: Settings, k: int, n_columns: int) -> bool:
+    """Whether there is a probability per cell, for few cells: a survey and a few classes."""
+    return settings.noise.model == "cell" and 1 < k <= SMALL // n_columns
 
 
 def number_of_starts(settings: Settings, k: int, n_columns: int) -> int:
-    """As many as asked for, or 5, or 20 if the table is narrow and there are several components."""
+    """As many as asked for, or 5, or 20 if there are few probabilities."""
     if settings.n_init is not None:
         return settings.n_init
-    return NARROW_STARTS if is_narrow(settings, n_columns) and k > 1 else STARTS
+    return SMALL_STARTS if is_small(settings, k, n_columns) else STARTS
 
 
 def enough(n_init: int) -> int:

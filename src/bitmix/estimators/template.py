@@ -62,7 +62,7 @@ class TemplateMixture(
         The strength of the prior, in rows; see Notes. With 0, the likelihood is maximised.
     n_init : int, optional
         The largest number of starts. By default it is 5, or 20 with a probability per cell and at
-        most 64 columns, where starts are cheap and often end at different places. If more than
+        most 512 of them, as in surveys, where starts often end at different places. If more than
         half of them agree, and at least three, and no finished start ended elsewhere, the search
         ends earlier.
     max_iter : int, default=10000
