@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from bitmix.em.candidates import added, nominal_statistics
+from bitmix.em.candidates import nominal_statistics
 from bitmix.em.dendrogram import tree_of
 from bitmix.em.fit import HeldOut, Result, fit_mixture
 from bitmix.em.noise import Noise
@@ -321,7 +321,7 @@ class TemplateMixture(
         each component, 0, 1, …
         """
         k, mixture = int(np.max(groups)) + 1, self.mixture_
-        merged = added(nominal_statistics(self.means_, self.weights_), groups, k)
+        merged = nominal_statistics(self.means_, self.weights_).grouped(groups, k)
         means = merged.means(np.full(merged.sums.shape, 0.5))
         start = Mixture(means, merged.weights, None, mixture.items)
         noise = replace(self.settings_like_fit().noise, prior=_FAINT)
