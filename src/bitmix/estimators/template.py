@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -159,6 +160,7 @@ class TemplateMixture(
     """
 
     _takes_missing = True
+    _fit_mixture: ClassVar[Callable[..., Result]] = staticmethod(fit_mixture)
     _fitted_values: ClassVar = {
         **FittedTemplates._fitted_values, "n_seeds_": 0, "n_rows_searched_": 0, "n_iter_": 0,
         "n_starts_": 0, "n_agreeing_": 0, "converged_": True, "objective_": 0.0,
@@ -296,9 +298,6 @@ class TemplateMixture(
             self.tree_ = tree.renumbered(order)
         self._warn(rows)
         return self
-
-    def _fit_mixture(self, rows: Rows, k: int, settings: Settings, **options: Any) -> Result:
-        return fit_mixture(rows, k, settings, **options)
 
     def tree(self) -> Tree:
         """The components as a tree: always those two are merged whose merging loses the least
