@@ -1199,8 +1199,8 @@ class Starts:
 
     def begin(self, rows, *_, few_seeds):
         self.begun += 1
-        small = self.model == "cell" and 2 * rows.shape[1] <= search.SMALL
-        assert few_seeds == (self.begun % 2 == 1 if small else self.begun > 4)
+        survey = self.model == "cell" and rows.shape[1] <= 64
+        assert few_seeds == (self.begun % 2 == 1 if survey else self.begun > 4)
         return self.mixtures[self.begun]
 
     def evaluate(self, rows, mixture, noise):
@@ -1260,12 +1260,12 @@ def test_a_start_nearly_as_good_as_the_best_but_elsewhere_is_taken_to_its_end(mo
     assert Starts(monkeypatch, steps, [OLD, other]).search().fit.nats == 9.0
 
 
-def test_no_start_is_given_up_if_there_are_few_probabilities(monkeypatch):
+def test_no_start_of_a_survey_is_given_up(monkeypatch):
     """Surveys have flat likelihoods: the second start is behind at its tenth step and where starts
     are compared, and ends best."""
     other = replace(OLD, means=1 - OLD.means)
     steps = [[*range(12), 12.0, 12.0], [*(1 - 0.5 ** np.arange(12)), 8.0, 99.0]]
-    for n_columns, ends, finished in ((256, 99.0, True), (257, 12.0, False)):
+    for n_columns, ends, finished in ((64, 99.0, True), (65, 12.0, False)):
         found = Starts(monkeypatch, steps, [OLD, other]).search("cell", n_columns)
         assert found.fit.nats == ends
         assert found.starts[1].finished == finished
@@ -1273,7 +1273,7 @@ def test_no_start_is_given_up_if_there_are_few_probabilities(monkeypatch):
 
 def test_surveys_have_more_starts_by_default():
     settings = settings_for("cell", n_init=None)
-    for k, n_columns, n_starts in ((2, 256, 20), (2, 257, 5), (8, 64, 20), (9, 64, 5), (1, 64, 5)):
+    for k, n_columns, n_starts in ((2, 64, 20), (2, 65, 5), (8, 64, 20), (9, 64, 5), (1, 64, 5)):
         assert search.number_of_starts(settings, k, n_columns) == n_starts
     assert search.number_of_starts(settings_for("shared", n_init=None), 2, 64) == 5
     assert search.number_of_starts(settings_for("cell", n_init=7), 2, 64) == 7

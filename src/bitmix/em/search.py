@@ -24,11 +24,11 @@ from bitmix.rows import Rows
 SEEDS_PER_COMPONENT, MIN_SEEDS, MIN_CELL_SEEDS = 2, 64, 32
 """l is 2k, but at least 64, because a light component beside a heavy one needs a seed, too. It is
 at least 32 with a probability per cell, which takes more rows to learn than a template."""
-STARTS, SMALL, SMALL_STARTS = 5, 512, 20
-"""The number of starts if none is asked for: 5, or 20 with a probability per cell and at most 512
-of them, as in surveys. There starts from many seeds often end at the same place, and seldom at the
-best, so every second start has k seeds only, which are not merged. Likelihoods are flat there: a
-start that seems to be done may gain 30 nats more, so none is given up. With more probabilities
+STARTS, SURVEY_STARTS, SURVEY_COLUMNS, SURVEY_CELLS = 5, 20, 64, 512
+"""The number of starts if none is asked for: 5, or 20 for a survey, which is a probability per cell
+for at most 64 columns and 512 cells. There starts from many seeds often end at the same place, and
+seldom at the best, so every second start has k seeds only, which are not merged. Likelihoods are
+flat there: a start that seems to be done may gain 30 nats more, so none is given up. Elsewhere
 starts from many seeds are better; those after the fifth have k."""
 ROWS_PER_SEED = 32
 """Templates are merged after they have seen this many rows; probabilities need all rows."""
@@ -112,21 +112,21 @@ def search(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> 
     ends: list[_End] = []  # of the finished starts
     best: Fit | None = None
     highest: _End | None = None
-    small = is_small(settings, k, rows.shape[1])
+    survey = is_survey(settings, k, rows.shape[1])
     n_init = number_of_starts(settings, k, rows.shape[1])
     for number in range(n_init):
-        few_seeds = number % 2 == 1 if small else number >= STARTS
+        few_seeds = number % 2 == 1 if survey else number >= STARTS
         begun = begin(rows, k, settings, rng, few_seeds=few_seeds)
         fit = evaluate(rows, begun, settings.noise)
         fit = converge(rows, fit, replace(loose, max_iter=min(CHECK_STEP, settings.max_iter)))
-        go_on = small or highest is None or _may_reach(fit, highest[-1].objective)
+        go_on = survey or highest is None or _may_reach(fit, highest[-1].objective)
         if go_on:
             fit = converge(rows, fit, loose)
         starts.append(Start(fit.nats, len(fit.objectives), go_on or fit.converged))
         if not starts[-1].finished:
             continue
         end: _End = (_Place.of(fit, loose.tol),)
-        is_near = small or best is None or best.objective - fit.objective <= end[0].close
+        is_near = survey or best is None or best.objective - fit.objective <= end[0].close
         if is_near and not any(_meet(end, other) for other in ends):
             fit = converge(rows, fit, close)
             end = (*end, _Place.of(fit, loose.tol))
@@ -141,16 +141,17 @@ def search(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> 
     return Search(best, tuple(starts), n_agreeing)
 
 
-def is_small(settings: Settings, k: int, n_columns: int) -> bool:
-    """Whether there is a probability per cell, for few cells: a survey and a few classes."""
-    return settings.noise.model == "cell" and 1 < k <= SMALL // n_columns
+def is_survey(settings: Settings, k: int, n_columns: int) -> bool:
+    """Whether there is a probability per cell, for few columns and few cells."""
+    few = n_columns <= SURVEY_COLUMNS and 1 < k <= SURVEY_CELLS // n_columns
+    return settings.noise.model == "cell" and few
 
 
 def number_of_starts(settings: Settings, k: int, n_columns: int) -> int:
-    """As many as asked for, or 5, or 20 if there are few probabilities."""
+    """As many as asked for, or 5, or 20 for a survey."""
     if settings.n_init is not None:
         return settings.n_init
-    return SMALL_STARTS if is_small(settings, k, n_columns) else STARTS
+    return SURVEY_STARTS if is_survey(settings, k, n_columns) else STARTS
 
 
 def enough(n_init: int) -> int:
