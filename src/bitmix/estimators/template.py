@@ -63,9 +63,9 @@ class TemplateMixture(
         The strength of the prior, in rows; see Notes. With 0, the likelihood is maximised.
     n_init : int, optional
         The largest number of starts. By default it is 5, or 20 with a probability per cell for
-        at most 64 columns and 512 cells, as in surveys, where starts often end at different places. If more than
-        half of them agree, and at least three, and no finished start ended elsewhere, the search
-        ends earlier.
+        at most 64 columns and 512 cells, as in surveys, where starts often end at different
+        places. If more than half of them agree, and at least three, and no finished start ended
+        elsewhere, the search ends earlier.
     max_iter : int, default=10000
         The largest number of EM steps, of each start and of the fit to all rows.
     tol : float, default=1e-7
