@@ -317,7 +317,8 @@ def fit(
                 _describe_groups(model, dataset)
             model.save(outputs.output)
         errors = inference.errors(model, dataset.rows)
-        summary = summaries.summarize_fit(model, dataset, errors, inference.words)
+        drawn = dataset.smiles is not None or geometry is not None
+        summary = summaries.summarize_fit(model, dataset, errors, inference.words, drawn=drawn)
         if selection is not None:
             summary["candidates"] = summaries.records_of(selection)
         issued: Any = False
