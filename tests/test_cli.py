@@ -692,9 +692,11 @@ def test_a_command_that_is_stopped_leaves_nothing(tmp_path, number):
         time.sleep(0.01)
     assert list(tmp_path.iterdir())
     command.send_signal(number)
-    command.communicate()
+    _, said = command.communicate()
     assert command.returncode == 128 + number
     assert not list(tmp_path.iterdir())
+    if number == signal.SIGINT:
+        assert b"stopped; nothing was written" in said
 
 
 def test_fit_by_levels_is_the_estimator(folder, tmp_path):

@@ -262,6 +262,7 @@ def print_next(
 
 def template_table(summary: dict[str, Any]) -> Any:
     """A table with one line per template, of the first if there are many."""
+    from rich.console import Group
     from rich.table import Table
 
     one = WORDS[summary["words"]].one
@@ -272,12 +273,11 @@ def template_table(summary: dict[str, Any]) -> Any:
         "bits set": [str(count) for count in summary["bits_set"]] if one != "class" else [],
     }
     shown = {heading: cells for heading, cells in columns.items() if cells}
-    n_more = summary["n_components"] - MAX_LINES
-    more = f"{n_more:,} more: bitmix groups lists them" if n_more > 0 else None
-    table = Table(*shown, caption=more, caption_justify="left")
+    table = Table(*shown)
     for cells in islice(zip(*shown.values(), strict=True), MAX_LINES):
         table.add_row(*cells)
-    return table
+    n_more = summary["n_components"] - MAX_LINES
+    return Group(table, f"{n_more:,} more: bitmix groups lists them") if n_more > 0 else table
 
 
 def noise_line(summary: dict[str, Any]) -> str:

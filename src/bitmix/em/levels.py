@@ -76,7 +76,7 @@ def fit_levels(
             show(sum(len(each.mass) for each in parts), "")
     leaves = _settled(_together(parts, sample, k, rng), k, sample, settings)
     mixture, near, merged = _merged(leaves, k, sample, settings)
-    for _ in range(LOOKS if k > FEW else k > BRANCHES):
+    for _ in range(min(LOOKS, 1 + (k > FEW)) if k > BRANCHES else 0):
         again = _second_look(sample, mixture, near, settings, rng)
         leaves = _settled(_joined([merged, *again]), k, sample, settings)
         mixture, near, merged = _merged(leaves, k, sample, settings)
