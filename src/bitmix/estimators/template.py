@@ -415,9 +415,10 @@ class TemplateMixture(
             )
         elif duplicates := self.mixture_.duplicates():
             i, j = duplicates[0]
+            more = f"{len(duplicates)} pairs of components are equal, the first"
             warnings.warn(
-                f"{len(duplicates)} pairs of components are equal, the first {i} and {j}: ask for "
-                "fewer components",
+                f"{more if len(duplicates) > 1 else 'two components are equal,'} {i} and {j}: ask "
+                "for fewer components",
                 DuplicateTemplatesWarning,
                 stacklevel=3,
             )
