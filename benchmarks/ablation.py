@@ -54,7 +54,7 @@ WITHOUT: dict[str, list[Change]] = {
         (search, "SEEDS_PER_COMPONENT", 1), (search, "MIN_SEEDS", 1), (search, "MIN_CELL_SEEDS", 1),
     ],
     "the least number of seeds": [(search, "MIN_SEEDS", 1), (search, "MIN_CELL_SEEDS", 1)],
-    "starts with few seeds": [(search, "NARROW", 0)],
+    "starts with few seeds": [(search, "SURVEY_CELLS", 0)],
     "cooling": [(search, "_MAX_HALVINGS", 0)],
     "steps before merging": [(search, "PLAIN_STEPS", 0)],
     "extrapolation": [(search, "extrapolate", _no_jump)],

@@ -692,9 +692,11 @@ def test_a_command_that_is_stopped_leaves_nothing(tmp_path, number):
         time.sleep(0.01)
     assert list(tmp_path.iterdir())
     command.send_signal(number)
-    command.communicate()
+    _, said = command.communicate()
     assert command.returncode == 128 + number
     assert not list(tmp_path.iterdir())
+    if number == signal.SIGINT:
+        assert b"stopped; nothing was written" in said
 
 
 def test_fit_by_levels_is_the_estimator(folder, tmp_path):
@@ -707,6 +709,17 @@ def test_fit_by_levels_is_the_estimator(folder, tmp_path):
     model = load_model(path)
     assert model.means_.tobytes() == expected.means_.tobytes()
     assert np.array_equal(model.tree_.merges, expected.tree_.merges)
+
+
+def test_many_groups_are_printed_in_few_lines(folder):
+    fit = ("fit", folder / "rows.bits", "-k", "23", "--method", "tree", "--noise-model", "cell")
+    done = bitmix(*fit, "--no-certificate")
+    assert done.returncode == 0, done.stderr
+    assert "23 groups" in done.stdout
+    assert re.findall(r"^│ (\d+) ", done.stdout, re.M) == [str(i) for i in range(20)]
+    assert "3 more: bitmix groups lists them" in done.stdout
+    assert "there was one start" in done.stdout
+    assert len(json.loads(bitmix(*fit, "--no-certificate", "--json").stdout)["weights"]) == 23
 
 
 def test_fit_until_a_rule_holds(folder):
@@ -724,9 +737,14 @@ def test_fit_until_a_rule_holds(folder):
         (("--until", "tanimoto=2"), "tanimoto"),
         (("--until", "size=9", "--method", "classic"), "--until needs --method tree"),
         (("-k", "3", "--time-limit", "9"), "--time-limit needs -k auto"),
+        (("-k", "3", "--rounds", "3"), "--rounds does not apply to --method template"),
+        (("-k", "3", "--method", "tree", "--n-init", "9"), "--n-init does not apply to --method t"),
+        (("-k", "3", "--method", "tree", "--background"), "--background does not apply"),
+        (("-k", "3", "--method", "classic", "--noise-model", "cell"), "--noise-model does not"),
+        (("--until", "size=9", "--tol", "1"), "--tol does not apply to --until"),
     ],
 )
-def test_numbers_of_groups_that_make_no_sense_are_refused(folder, options, message):
+def test_options_that_make_no_sense_together_are_refused(folder, options, message):
     done = bitmix("fit", folder / "rows.bits", *options)
     assert done.returncode == 2
     assert message in done.stderr

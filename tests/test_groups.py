@@ -1,6 +1,8 @@
 """Representatives of groups against all pairs of rows."""
 
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,6 +17,9 @@ from bitmix.errors import InputError
 from bitmix.groups import medoids as medoids_module
 from bitmix.groups.medoids import Members, medoids
 from bitmix.metrics import isim, tanimoto_calinski_harabasz, tanimoto_davies_bouldin
+
+BESIDE = Path(__file__).parents[2] / "shared" / "data" / "tables"
+TABLES = Path(os.environ.get("BITMIX_TABLES", BESIDE))
 
 
 def sparse_rows(m, n, k, seed=0, density=0.1):
@@ -240,6 +245,24 @@ def test_rows_that_are_unlike_all_are_rejected():
     assert np.array_equal(kept[kept >= 0], model.predict(X)[kept >= 0])
     with pytest.raises(InputError, match="reject must"):
         model.predict(X, reject=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"), [("molecules10", [-1, -1]), ("mnist4k", [-1, -1]), ("webkb", [0, -1])]
+)
+def test_rows_of_zeros_and_of_ones_in_real_tables(name, labels):
+    """An empty page is not rejected: 14 of the pages of webkb are empty, and are in group 0."""
+    path = TABLES / "suite" / f"{name}.npz"
+    if not path.exists():
+        pytest.skip("BITMIX_TABLES names no folder with real tables")
+    arrays = np.load(path, allow_pickle=False)
+    X = np.unpackbits(arrays["bits"], axis=1, bitorder="little")[:, : int(arrays["n"])]
+    model = TemplateMixture(10, noise_model="cell", n_init=1, random_state=0).fit(X).calibrate(X)
+    extremes = np.stack([np.zeros(X.shape[1]), np.ones(X.shape[1])]).astype(np.uint8)
+    found = model.predict(extremes, reject=0.01)
+    assert np.array_equal(found < 0, np.array(labels) < 0)
+    if name == "webkb":
+        assert (model.predict(X[X.sum(axis=1) == 0]) == found[0]).all()
 
 
 def test_a_calibration_is_kept_in_the_file_and_forgotten_by_a_new_fit(tmp_path):

@@ -196,9 +196,9 @@ def test_values_gss82_and_election_as_published():
         fit = bitmix.fit_statistics(latent_classes(X, k), X)
         assert fit.log_likelihood == pytest.approx(likelihood, abs=0.001)
     X, items = coded(table_of("gss82"))
-    for k, likelihood, n_init in ((2, -2783.268, 5), (3, -2754.545, 50), (4, -2746.621, 50)):
-        for seed in range(5):  # k = 4: one start in six ends at the best one
-            options = {"noise_model": "cell", "prior": 0, "n_init": n_init, "random_state": seed}
+    for k, likelihood in ((2, -2783.268), (3, -2754.545), (4, -2746.621)):
+        for seed in range(3):  # k = 4: one start in six ends at the best one, and there are 20
+            options = {"noise_model": "cell", "prior": 0, "random_state": seed}
             model = TemplateMixture(k, **options).fit(X, items=items)
             fit = bitmix.fit_statistics(model, X)
             assert fit.log_likelihood == pytest.approx(likelihood, abs=0.001)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from decimal import Decimal, localcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -805,7 +806,11 @@ def test_the_score_of_a_mean_row_is_the_mean_of_scores(missing, kernels):
 
 def block_of(bits, known, base, missing):
     words = np.concatenate([pack(bits), pack(known)], axis=1) if missing else pack(bits)
-    return Block(lambda: words, bits.shape[1], Layout(missing), base)
+    rows = SimpleNamespace(
+        shape=bits.shape, layout=Layout(missing), base=base, listed=None,
+        read_words=lambda start, stop, reuse: words[start:stop],
+    )  # fmt: skip
+    return Block(rows, 0, len(bits))
 
 
 def assert_forms_agree(forms, bits, known, missing):

@@ -557,6 +557,26 @@ def test_molecules_that_cannot_be_read_are_named_or_counted(tmp_path):
         open_table(tmp_path / "x.smi", codes=codes, fingerprint=Fingerprint(radius=3))
 
 
+@pytest.mark.parametrize(
+    ("kind", "same"),
+    [
+        ("RDKit-Morgan/2 radius=2 fpSize=2048 useFeatures=0 useChirality=0", True),
+        ("RDKit-Morgan/2 radius=3 fpSize=2048 useFeatures=0", False),
+        ("RDKit-Morgan/2 radius=2 fpSize=2048 useFeatures=1", False),
+        ("RDKit-MACCS166/2", False),
+    ],
+)
+def test_a_model_of_molecules_refuses_other_fingerprints(tmp_path, kind, same):
+    pytest.importorskip("rdkit")
+    (tmp_path / "x.smi").write_text("".join(f"{'C' * i}O m{i}\n" for i in range(1, 25)))
+    model = tmp_path / "x.model"
+    assert bitmix("fit", tmp_path / "x.smi", "-k", "1", "-o", model).returncode == 0
+    (tmp_path / "x.fps").write_text(f"#FPS1\n#num_bits=2048\n#type={kind}\n{'00' * 256}\tx\n")
+    done = bitmix("predict", model, tmp_path / "x.fps", "-o", "-")
+    assert done.returncode == (0 if same else 2), done.stderr
+    assert same or "was fitted on 'Morgan fingerprints, radius 2, 2048 bits'" in done.stderr
+
+
 def test_tables_in_memory_of_other_libraries(bits, gaps):
     table = words(bits, ("no", "yes"), gaps, None)
     settings = {"n_init": 2, "random_state": 0}

@@ -334,3 +334,17 @@ def test_a_node_is_shown_by_the_representative_of_its_largest_group(family_fit, 
         inside = [int(group) for group in re.findall(r"\bGroup (\d+)\b", text)]
         if "<details" not in text:  # the lowest level: a title and its groups
             assert re.findall(r"<bdi>([^<]+)</bdi>", text)[0] == named_by(inside)
+
+
+def test_groups_that_are_images_are_drawn_at_the_nodes(family_fit, tmp_path):
+    _, X, _, model = family_fit
+    n = X.shape[1]
+    report.write(model, X, tmp_path / "r.html", certificate=False, geometry=(8, n // 8))
+    page = (tmp_path / "r.html").read_text()
+    section = page[page.index('<section id="levels"') :].split("</section>")[0]
+    again = re.findall(r'<use href="#(picture-\d+)"', section)
+    nodes = section.count("<summary>") + section.count("<p><a ")
+    assert len(again) == nodes + 16  # and those of the dendrogram
+    assert set(again) == {f"picture-{group}" for group in range(64)}
+    assert all(page.count(f'id="{key}"') == 1 for key in again)
+    assert "column " not in section  # a picture says more than the number of a pixel

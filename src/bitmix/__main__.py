@@ -21,6 +21,7 @@ _OPTIONS = {
     r"(columns|drop|items|missing|binarize|sep|encoding|packed|layer)=": r"--\1 ",
 }  # fmt: skip
 """Parameters of the library, and the options of the command line in their place."""
+_STOPPED = 130  # by Ctrl-C, which typer passes on as this exit code
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -51,12 +52,14 @@ def command_line() -> Iterator[None]:
     except (ValueError, OSError) as error:  # all errors of bitmix are of these types
         print(f"bitmix: {_with_options(error)}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as ended:
+        if isinstance(ended, SystemExit) and ended.code != _STOPPED:
+            raise
         done = ", ".join(map(str, written))
         print(
             f"\nstopped; {f'written: {done}' if done else 'nothing was written'}", file=sys.stderr
         )
-        sys.exit(130)
+        sys.exit(_STOPPED)
 
 
 def _prepare() -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import logging
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -220,11 +221,27 @@ def check_columns(fitted: Any, model: Path, table: Any, path: Path) -> None:
                 "were made in the same way"
             )
     kind, made = fitted.fingerprint_type_, table.about.get("type")
-    if kind is not None and made is not None and kind != made:
+    fingerprint = None if fitted.codes_ is None else fitted.codes_.fingerprint
+    same = kind is None or kind == made
+    if fingerprint is not None and made is not None:
+        kind = f"Morgan fingerprints, radius {fingerprint.radius}, {fingerprint.bits} bits"
+        same = _is_morgan(made, fingerprint)
+    if made is not None and not same:
         raise ValueError(
             f"{path} has fingerprints of type {made!r}, but {model} was fitted on {kind!r}: make "
             "them in the same way"
         )
+
+
+def _is_morgan(kind: str, fingerprint: Any) -> bool:
+    """Whether a type as chemfp writes it, RDKit-Morgan/2 radius=2 fpSize=2048 useFeatures=0 …,
+    may be this fingerprint.
+    """
+    expected = {"radius": fingerprint.radius, "fpSize": fingerprint.bits, "useFeatures": 0}
+    said = {name: int(value) for name, value in re.findall(r"\b(\w+)=(\d+)\b", kind)}
+    return "morgan" in kind.lower() and all(
+        said.get(name, value) == value for name, value in expected.items()
+    )
 
 
 def read_on_cluster(path: Path, reading: Reading) -> Dataset:

@@ -1,7 +1,7 @@
 """``bitmix fit``."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -31,6 +31,16 @@ class Method(StrEnum):
     tree = "tree"
     two_round = "two-round"
     classic = "classic"
+
+
+_PARAMETERS = {
+    Method.template: ("method", "seed", "noise_model", "prior", "tol", "max_iter",
+                      "max_rows_search", "background", "n_init"),
+    Method.tree: ("method", "seed", "noise_model", "prior"),
+    Method.two_round: ("method", "seed", "rounds", "n_init"),
+    Method.classic: ("method", "seed", "rounds", "n_init"),
+}  # fmt: skip
+"""The options of a search that each method has."""
 
 
 class Words(StrEnum):
@@ -124,6 +134,16 @@ class Search:
         ),
     ] = None
     seed: Seed = 0
+
+    def check(self, *, by_rule: bool) -> None:
+        """Refuse options that the estimator does not have; a rule for -k needs a tree."""
+        method = Method.tree if by_rule else self.method
+        for each in fields(self):
+            if each.name not in _PARAMETERS[method] and getattr(self, each.name) != each.default:
+                way = "--until" if by_rule else f"--method {method}"
+                raise ValueError(
+                    f"--{each.name.replace('_', '-')} does not apply to {way}: leave it out"
+                )
 
     def estimator(self, n_components: int) -> Any:
         """The unfitted estimator."""
@@ -289,6 +309,7 @@ def fit(
       bitmix fit molecules.fps --until tanimoto=.35
     """
     k_range = number.check(search.method)
+    search.check(by_rule=number.until is not None)
     inference.check(k_range, search.method)
     outputs.check(data)
     if inference.hold_out and cluster is not None:
@@ -319,7 +340,8 @@ def fit(
                 _describe_groups(model, dataset)
             model.save(outputs.output)
         errors = inference.errors(model, dataset.rows)
-        summary = summaries.summarize_fit(model, dataset, errors, inference.words)
+        drawn = dataset.smiles is not None or geometry is not None
+        summary = summaries.summarize_fit(model, dataset, errors, inference.words, drawn=drawn)
         if selection is not None:
             summary["candidates"] = summaries.records_of(selection)
         issued: Any = False

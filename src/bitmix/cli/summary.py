@@ -1,6 +1,7 @@
 """The summary of a model that ``bitmix fit`` and ``bitmix inspect`` print: first a dictionary."""
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -13,7 +14,7 @@ MAX_NOISE_LEVELS = 100
 """If there are more noise levels, only their mean is reported."""
 MAX_PROBABILITIES = 20_000
 """If there are more probabilities, they are not listed by item."""
-MAX_ITEMS_SHOWN, MAX_CLASSES_SHOWN = 40, 8
+MAX_ITEMS_SHOWN, MAX_CLASSES_SHOWN, MAX_LINES = 40, 8, 20
 
 
 def summarize_model(model: Any) -> dict[str, Any]:
@@ -38,10 +39,12 @@ def summarize_model(model: Any) -> dict[str, Any]:
     return summary
 
 
-def summarize_fit(model: Any, data: Dataset, errors: Any, words: str | None) -> dict[str, Any]:
+def summarize_fit(
+    model: Any, data: Dataset, errors: Any, words: str | None, *, drawn: bool
+) -> dict[str, Any]:
     """What a fitted model holds, how well it fits, and how its rows are distributed.
 
-    `errors` are standard errors of the fit, or None.
+    `errors` are standard errors of the fit, or None; rows may be `drawn` in the report.
     """
     from bitmix.em.predict import tally
     from bitmix.inference.statistics import fit_statistics
@@ -56,8 +59,7 @@ def summarize_fit(model: Any, data: Dataset, errors: Any, words: str | None) -> 
         "members": sizes.astype(int) if (sizes % 1 == 0).all() else sizes,  # by weight
         **statistics.to_dict(),
     }
-    if words is not None:
-        summary["words"] = str(words)
+    summary["words"] = words_for(model, words, drawn=drawn).many
     if not hasattr(model, "noise_model_"):  # the paper's estimators score means that are not bits
         summary["log_likelihood"] = counts.log_likelihood
     summary |= items_of(model, data.rows, errors)
@@ -177,7 +179,8 @@ def print_fit(summary: dict[str, Any]) -> None:
     console.print(template_table(summary))
     if summary.get("noise_model") == "cell":
         console.print(_fit_line(summary))
-        console.print(items_table(summary))
+        if "items" in summary:
+            console.print(items_table(summary))
         if summary["noise_model_scores"]:
             console.print(model_line(summary))
     else:
@@ -216,10 +219,10 @@ def items_table(summary: dict[str, Any]) -> Any:
     from rich.box import SIMPLE
     from rich.table import Table
 
-    items = summary.get("items")
-    few = summary["n_components"] <= MAX_CLASSES_SHOWN
-    if items is None or len(items.records) > MAX_ITEMS_SHOWN or not few:
-        return "item probabilities: see --json or --report"
+    items, few = summary["items"], summary["n_components"] <= MAX_CLASSES_SHOWN
+    if len(items.records) > MAX_ITEMS_SHOWN or not few:
+        report = " or --report" if summary["words"] == "classes" else ""
+        return f"item probabilities: see --json{report}"
     table = Table(*(column.heading for column in items.columns), box=SIMPLE, pad_edge=False)
     for line in items.lines():
         table.add_row(*line)
@@ -249,6 +252,7 @@ def print_next(
     if path is not None:
         arguments = f"{quote(str(path))} {quote(str(data))}{reading}"
         commands = f"bitmix predict {arguments}"
+        commands += f"  |  bitmix groups {arguments}"
         if model.mixture_.noise_model == "shared":
             commands += f"  |  bitmix certify {arguments}"
     if offer:
@@ -257,7 +261,8 @@ def print_next(
 
 
 def template_table(summary: dict[str, Any]) -> Any:
-    """A table with one line per template."""
+    """A table with one line per template, of the first if there are many."""
+    from rich.console import Group
     from rich.table import Table
 
     one = WORDS[summary["words"]].one
@@ -269,9 +274,10 @@ def template_table(summary: dict[str, Any]) -> Any:
     }
     shown = {heading: cells for heading, cells in columns.items() if cells}
     table = Table(*shown)
-    for cells in zip(*shown.values(), strict=True):
+    for cells in islice(zip(*shown.values(), strict=True), MAX_LINES):
         table.add_row(*cells)
-    return table
+    n_more = summary["n_components"] - MAX_LINES
+    return Group(table, f"{n_more:,} more: bitmix groups lists them") if n_more > 0 else table
 
 
 def noise_line(summary: dict[str, Any]) -> str:
@@ -286,6 +292,11 @@ def model_line(summary: dict[str, Any]) -> str:
     """How the noise model was chosen."""
     scores = summary["noise_model_scores"]
     behind = ", ".join(f"{model} {score['behind']:.3g}" for model, score in scores.items())
+    if summary["noise_model"] == "cell" and scores["feature"]["behind"] < scores["cell"]["behind"]:
+        return (  # see `em.levels`
+            "noise model cell, as columns need rates of their own in the group that was looked at; "
+            f"nats per row behind the best there: {behind}"
+        )
     return (
         f"noise model {summary['noise_model']}, the simplest that predicts held-out rows as "
         f"well as the best; nats per row behind the best: {behind}"
@@ -293,6 +304,8 @@ def model_line(summary: dict[str, Any]) -> str:
 
 
 def starts_line(summary: dict[str, Any]) -> str:
+    if summary["n_starts"] == 1:
+        return "there was one start, so there is nothing to compare it with"
     return f"{summary['n_agreeing']} of {summary['n_starts']} finished starts agree on this fit"
 
 

@@ -63,7 +63,7 @@ class Candidates:
             group[below] = len(members)
             members.append(below)
         n_groups = len(members)
-        grouped = added(nominal_statistics(means, mixture.weights), group, n_groups)
+        grouped = nominal_statistics(means, mixture.weights).grouped(group, n_groups)
         model: NoiseModel = "shared"
         if mixture.noise is None or mixture.items is not None:
             model = "cell"
@@ -76,20 +76,6 @@ def nominal_statistics(means: Floats, weights: Floats) -> Statistics:
     """Statistics of a nominal number of rows that have these means and weights."""
     mass = np.rint(weights * (_NOMINAL_ROWS << fixed.SHARE_BITS)).astype(np.int64)
     return Statistics(_NOMINAL_ROWS, mass, np.rint(means * mass[:, None]).astype(np.int64), 0)
-
-
-def added(statistics: Statistics, groups: NDArray[Any], k: int) -> Statistics:
-    """The statistics of k groups of components."""
-
-    def total(values: Ints) -> Ints:
-        out = np.zeros((k, *values.shape[1:]), dtype=np.int64)
-        np.add.at(out, groups, values)
-        return out
-
-    known = None if statistics.known is None else total(statistics.known)
-    return replace(
-        statistics, mass=total(statistics.mass), sums=total(statistics.sums), known=known
-    )
 
 
 def labels_among(rows: Rows, mixture: Mixture, candidates: Candidates) -> Ints:

@@ -18,7 +18,6 @@ from bitmix.em import predict
 from bitmix.em.candidates import (
     ENOUGH,
     Candidates,
-    added,
     expect_among,
     log_likelihoods_among,
     recall,
@@ -40,7 +39,7 @@ BRANCHES = 16
 """Groups per split at most: few, so that there are many seeds for each."""
 LEAVES_PER_COMPONENT = 1.5
 """Splits make this many components for each that is wanted."""
-ROWS_PER_SPLIT = 4096
+ROWS_PER_SPLIT = 1 << 14
 """A group is split by a sample of this many rows."""
 ROWS_PER_LEAF = 64
 """Rows in a sample that the levels are made of, for each component that is wanted."""
@@ -51,7 +50,7 @@ WORST, LOOKS = 16, 2
 many components."""
 SETTLING_STEPS = 1
 """EM steps among all components of the splits before they are merged."""
-_STEPS_OF_SPLIT, _STEPS, _REFILLS = 4, 3, 3
+_STEPS, _REFILLS = 3, 3
 _TOL = 1e-3
 
 
@@ -76,7 +75,7 @@ def fit_levels(
             show(sum(len(each.mass) for each in parts), "")
     leaves = _settled(_together(parts, sample, k, rng), k, sample, settings)
     mixture, near, merged = _merged(leaves, k, sample, settings)
-    for _ in range(LOOKS if k > FEW else k > BRANCHES):
+    for _ in range(min(LOOKS, 1 + (k > FEW)) if k > BRANCHES else 0):
         again = _second_look(sample, mixture, near, settings, rng)
         leaves = _settled(_joined([merged, *again]), k, sample, settings)
         mixture, near, merged = _merged(leaves, k, sample, settings)
@@ -118,7 +117,7 @@ def _merged(
     there are many components and they have levels. Binary templates need none: of 3,000, a pass
     over all took a third of the time of one among candidates.
     """
-    merged = added(leaves, merged_groups(leaves, k), k)
+    merged = leaves.grouped(merged_groups(leaves, k), k)
     means = merged.means(np.full(merged.sums.shape, 0.5))
     start = Mixture(means, merged.weights, None, settings.noise.items)
     mixture = settings.noise.maximise(merged, start)
@@ -179,7 +178,7 @@ def _split(
     rows: Rows, k: int, settings: Settings, rng: np.random.Generator
 ) -> Iterator[Statistics]:
     """The statistics of k components, or a few less, from groups that are split in turn."""
-    short = replace(settings, max_iter=_STEPS_OF_SPLIT, tol=_TOL)
+    short = replace(settings, max_iter=1)
     if k <= BRANCHES:
         fit = converge(rows, evaluate(rows, begin(rows, k, short, rng), settings.noise), short)
         yield fit.statistics.subset(np.flatnonzero(fit.statistics.mass))
@@ -192,7 +191,7 @@ def _parted(
     rows: Rows, k: int, settings: Settings, rng: np.random.Generator
 ) -> list[tuple[Rows, int]]:
     """Rows in a few groups, and how many of k components each group gets."""
-    short = replace(settings, max_iter=_STEPS_OF_SPLIT, tol=_TOL)
+    short = replace(settings, max_iter=1)
     depth = 2
     while BRANCHES**depth < k:
         depth += 1

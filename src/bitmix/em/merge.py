@@ -37,17 +37,7 @@ def merge(statistics: Statistics, mixture: Mixture, k: int, prior: float) -> Sta
         losses, joined = _by_likelihood(statistics, mixture.means)
     else:
         losses, joined = _by_evidence(statistics, mixture, prior)
-    groups = agglomerate(losses, joined, k)
-
-    def added(values: Ints) -> Ints:
-        out = np.zeros((k, *values.shape[1:]), dtype=np.int64)
-        np.add.at(out, groups, values)
-        return out
-
-    known = None if statistics.known is None else added(statistics.known)
-    return replace(
-        statistics, mass=added(statistics.mass), sums=added(statistics.sums), known=known
-    )
+    return statistics.grouped(agglomerate(losses, joined, k), k)
 
 
 def agglomerate(losses: Floats, joined: Joined, k: int) -> NDArray[np.intp]:

@@ -58,9 +58,10 @@ class Noise:
         """
         if self.model == "cell":
             prior = self.prior * (statistics.weight_one << fixed.SHARE_BITS)
-            means = statistics.sums.astype(np.float64)
+            cells, means = statistics.counts + prior, statistics.sums.astype(np.float64)
             means += prior * statistics.column_shares
-            means = _shares(means, statistics.counts + prior, before.means)
+            np.divide(means, cells, out=means, where=cells != 0)
+            np.copyto(means, before.means, where=cells == 0)
             if self.background:
                 means[-1] = statistics.column_shares
             return Mixture(means, statistics.weights, None, self.items)
@@ -183,14 +184,6 @@ def _rates(
             into[number, 0] += (counted >> 31).sum(axis=axes, keepdims=True)
             into[number, 1] += (counted & ((1 << 31) - 1)).sum(axis=axes, keepdims=True)
     wrong, all_cells = sums[:, 0] * 2.0**31 + sums[:, 1]
-    rates = _shares(wrong + prior / 2, all_cells + prior, 0.5)
+    rates = np.full(shape, 0.5)
+    np.divide(wrong + prior / 2, all_cells + prior, out=rates, where=all_cells + prior != 0)
     return rates.clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
-
-
-def _shares(part: Any, total: Any, otherwise: Any) -> Floats:
-    """part / total, or `otherwise` where the total is 0; `part` may be overwritten."""
-    empty = total == 0
-    if not np.any(empty):
-        part /= total
-        return part
-    return np.where(empty, otherwise, part / np.where(empty, 1, total))

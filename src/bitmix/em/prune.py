@@ -24,24 +24,21 @@ def as_pruning(value: Any) -> Pruning:
 def survivors(weights: Floats, k: int) -> NDArray[np.intp]:
     """Step 5: components of weight at least w_T = 1/4l.
 
-    If fewer than k survive, the heaviest k do, the lowest index among equals.
+    If fewer than k survive, which a warning tells, the heaviest k do, the lowest index among
+    equals.
     """
-    fed = np.flatnonzero(weights >= 1 / (4 * len(weights)))
-    return fed if len(fed) >= k else np.sort(np.argsort(-weights, kind="stable")[:k])
-
-
-def warn_if_few(weights: Floats, k: int) -> None:
-    """A warning if fewer than k templates survive step 5 by themselves."""
     l = len(weights)
-    n_fed = int((weights >= 1 / (4 * l)).sum())
-    if n_fed < k:
-        warnings.warn(
-            f"only {n_fed} of {l} templates have weight 1/{4 * l} or more after round 1, fewer "
-            f"than n_components={k}, so the heaviest others are added: use fewer components or "
-            "more rows",
-            FewSurvivorsWarning,
-            stacklevel=3,
-        )
+    fed = np.flatnonzero(weights >= 1 / (4 * l))
+    if len(fed) >= k:
+        return fed
+    warnings.warn(
+        f"only {len(fed)} of {l} templates have weight 1/{4 * l} or more after round 1, fewer "
+        f"than n_components={k}, so the heaviest others are added: use fewer components or "
+        "more rows",
+        FewSurvivorsWarning,
+        stacklevel=3,
+    )
+    return np.sort(np.argsort(-weights, kind="stable")[:k])
 
 
 def farthest_first(

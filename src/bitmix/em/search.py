@@ -24,12 +24,12 @@ from bitmix.rows import Rows
 SEEDS_PER_COMPONENT, MIN_SEEDS, MIN_CELL_SEEDS = 2, 64, 32
 """l is 2k, but at least 64, because a light component beside a heavy one needs a seed, too. It is
 at least 32 with a probability per cell, which takes more rows to learn than a template."""
-STARTS, NARROW, NARROW_STARTS = 5, 64, 20
-"""The number of starts if none is asked for: 5, or 20 with a probability per cell and at most 64
-columns. On such narrow tables, as in surveys, starts from many seeds often end at the same place,
-and seldom at the best, so every second start has k seeds only, which are not merged. Likelihoods
-are flat there: a start that seems to be done may gain 30 nats more, so none is given up. On wider
-tables starts from many seeds are better; those after the fifth have k."""
+STARTS, SURVEY_STARTS, SURVEY_COLUMNS, SURVEY_CELLS = 5, 20, 64, 512
+"""The number of starts if none is asked for: 5, or 20 for a survey, which is a probability per cell
+for at most 64 columns and 512 cells. There starts from many seeds often end at the same place, and
+seldom at the best, so every second start has k seeds only, which are not merged. Likelihoods are
+flat there: a start that seems to be done may gain 30 nats more, so none is given up. Elsewhere
+starts from many seeds are better; those after the fifth have k."""
 ROWS_PER_SEED = 32
 """Templates are merged after they have seen this many rows; probabilities need all rows."""
 PLAIN_STEPS = 2
@@ -111,44 +111,47 @@ def search(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> 
     starts: list[Start] = []
     ends: list[_End] = []  # of the finished starts
     best: Fit | None = None
-    narrow = is_narrow(settings, rows.shape[1])
+    highest: _End | None = None
+    survey = is_survey(settings, k, rows.shape[1])
     n_init = number_of_starts(settings, k, rows.shape[1])
     for number in range(n_init):
-        few_seeds = number % 2 == 1 if narrow else number >= STARTS
+        few_seeds = number % 2 == 1 if survey else number >= STARTS
         begun = begin(rows, k, settings, rng, few_seeds=few_seeds)
         fit = evaluate(rows, begun, settings.noise)
         fit = converge(rows, fit, replace(loose, max_iter=min(CHECK_STEP, settings.max_iter)))
-        go_on = narrow or all(_may_reach(fit, end.objective) for end in ends)
+        go_on = survey or highest is None or _may_reach(fit, highest[-1].objective)
         if go_on:
             fit = converge(rows, fit, loose)
         starts.append(Start(fit.nats, len(fit.objectives), go_on or fit.converged))
         if not starts[-1].finished:
             continue
-        end = _End.of(fit, loose.tol)
-        is_near = narrow or best is None or best.objective - fit.objective <= end.close
-        if is_near and not any(map(end.agrees, ends)):
+        end: _End = (_Place.of(fit, loose.tol),)
+        is_near = survey or best is None or best.objective - fit.objective <= end[0].close
+        if is_near and not any(_meet(end, other) for other in ends):
             fit = converge(rows, fit, close)
-            end = replace(end, places=(*end.places, _Place.of(fit)))
+            end = (*end, _Place.of(fit, loose.tol))
             best = fit if best is None or fit.objective > best.objective else best
         ends.append(end)
-        highest = max(ends, key=lambda end: end.objective)
-        n_agreeing = sum(end.agrees(highest) for end in ends)
-        if n_agreeing == len(ends) >= enough(n_init) and highest.all_differ:
+        if highest is None or end[-1].objective > highest[-1].objective:
+            highest = end
+        n_agreeing = sum(_meet(each, highest) for each in ends)
+        if n_agreeing == len(ends) >= enough(n_init) and highest[-1].all_differ:
             break
     assert best is not None  # the first start is finished
     return Search(best, tuple(starts), n_agreeing)
 
 
-def is_narrow(settings: Settings, n_columns: int) -> bool:
-    """Whether the table is one of few columns with a probability per cell, such as a survey."""
-    return settings.noise.model == "cell" and n_columns <= NARROW
+def is_survey(settings: Settings, k: int, n_columns: int) -> bool:
+    """Whether there is a probability per cell, for few columns and few cells."""
+    few = n_columns <= SURVEY_COLUMNS and 1 < k <= SURVEY_CELLS // n_columns
+    return settings.noise.model == "cell" and few
 
 
 def number_of_starts(settings: Settings, k: int, n_columns: int) -> int:
-    """As many as asked for, or 5, or 20 if the table is narrow and there are several components."""
+    """As many as asked for, or 5, or 20 for a survey."""
     if settings.n_init is not None:
         return settings.n_init
-    return NARROW_STARTS if is_narrow(settings, n_columns) and k > 1 else STARTS
+    return SURVEY_STARTS if is_survey(settings, k, n_columns) else STARTS
 
 
 def enough(n_init: int) -> int:
@@ -193,46 +196,40 @@ def begin(
         mixture = noise.maximise(statistics, mixture)
     if l > k:
         statistics = merge(statistics, mixture, k, noise.prior)
-        mixture = mixture.with_equal_weights(np.arange(k))
+        mixture = mixture.reordered(np.arange(k))  # the M step sets their weights
     return settings.noise.maximise(statistics, mixture)
 
 
-def evaluate(rows: Rows, mixture: Mixture, noise: Noise) -> Fit:
-    """The E step of a mixture."""
-    return e_step(rows, Next(mixture), noise)
+def evaluate(
+    rows: Rows,
+    mixture: Mixture,
+    noise: Noise,
+    statistics: Statistics | None = None,
+    objectives: tuple[int, ...] = (),
+    history: tuple[Round, ...] = (),
+) -> Fit:
+    """The E step of a mixture, after the steps that `objectives` and `history` tell of.
 
-
-@dataclass(frozen=True, eq=False)
-class Next:
-    """The result of an M step. It does not hold the statistics it was made of, which are large."""
-
-    mixture: Mixture
-    statistics: Statistics | None = None
-    """The E step, if it needs no pass over the rows."""
-    objectives: tuple[int, ...] = ()
-    history: tuple[Round, ...] = ()
-
-
-def m_step(fit: Fit, noise: Noise) -> Next:
-    """The best mixture given the responsibilities.
-
-    While every row belongs to one template alone and the templates stay as they are, so do the
-    responsibilities: then the E step needs no pass over the rows.
+    It makes no pass over the rows if its `statistics` are given.
     """
-    before, statistics = fit.statistics, None
-    mixture = noise.maximise(before, fit.mixture)
-    if before.n_undecided == 0 and before.known is None and _nearly_same(mixture, fit.mixture):
-        statistics = before.rescored(mixture.scores())
-    return Next(mixture, statistics, fit.objectives, fit.history)
-
-
-def e_step(rows: Rows, following: Next, noise: Noise) -> Fit:
-    """The E step that follows an M step."""
-    mixture, statistics = following.mixture, following.statistics
     if statistics is None:
         statistics = expect(rows, mixture)
-    objectives = (*following.objectives, noise.objective(statistics, mixture))
-    return Fit(mixture, statistics, objectives, (*following.history, Round.of(statistics)))
+    objectives = (*objectives, noise.objective(statistics, mixture))
+    return Fit(mixture, statistics, objectives, (*history, Round.of(statistics)))
+
+
+def m_step(fit: Fit, noise: Noise) -> tuple[Mixture, Statistics | None]:
+    """The best mixture given the responsibilities, and its E step if that needs no pass over the
+    rows.
+
+    While every row belongs to one template alone and the templates stay as they are, so do the
+    responsibilities.
+    """
+    before = fit.statistics
+    mixture = noise.maximise(before, fit.mixture)
+    if before.n_undecided == 0 and before.known is None and _nearly_same(mixture, fit.mixture):
+        return mixture, before.rescored(mixture.scores())
+    return mixture, None
 
 
 def converge(rows: Rows, fit: Fit, settings: Settings) -> Fit:
@@ -250,9 +247,10 @@ def converge(rows: Rows, fit: Fit, settings: Settings) -> Fit:
             fit, may_stop = _jump(rows, fit, path, settings.noise)
             path = [fit.mixture]
             continue
-        following = m_step(fit, settings.noise)
+        mixture, statistics = m_step(fit, settings.noise)
+        objectives, history = fit.objectives, fit.history
         del fit  # its statistics are large, and no longer needed
-        fit = e_step(rows, following, settings.noise)
+        fit = evaluate(rows, mixture, settings.noise, statistics, objectives, history)
         if jumps:
             path.append(fit.mixture)
             may_stop = may_stop or len(path) == 3  # gains are not compared across a jump
@@ -319,10 +317,11 @@ def _is_close(fit: Fit, tol: float) -> bool:
 def _nearly_same(a: Mixture, b: Mixture) -> bool:
     """The same templates, and so nearly the same weights and rates that a row that was decided by
     22 nats stays decided."""
-    if a.noise is None or not np.array_equal(a.means, b.means):
+    if a.noise is None or b.noise is None or not np.array_equal(a.means, b.means):
         return False
-    pairs = ((a.weights, b.weights), (np.asarray(a.noise), np.asarray(b.noise)))
-    return all(bool(np.all(_NEARLY * np.abs(x - y) <= y)) for x, y in pairs)
+    weights = _NEARLY * np.abs(a.weights - b.weights) <= b.weights
+    rates = _NEARLY * np.abs(a.noise - b.noise) <= b.noise
+    return bool(np.all(weights) and np.all(rates))
 
 
 def _seeds(rows: Rows, l: int, noise: Noise, rng: np.random.Generator) -> Mixture:
@@ -370,20 +369,29 @@ class _Place:
     """A fit as far as is needed to see whether another one is at the same place."""
 
     objective: int
+    close: int
+    """Objectives that differ by no more than this may be the same."""
     templates: list[bytes] | None
     """In sorted order; None with a probability per cell."""
     percent: NDArray[np.int8] | None
     """The probabilities of the cells in percent."""
+    all_differ: bool = True
+    """Whether no two components have the same template; equal ones are a sign of a poor end."""
 
     @classmethod
-    def of(cls, fit: Fit) -> "_Place":
+    def of(cls, fit: Fit, tol: float) -> "_Place":
+        close = int(2 * tol * (fit.statistics.n_rows << fixed.LIKELIHOOD_BITS))
         if fit.mixture.noise is None:
-            return cls(fit.objective, None, np.rint(100 * fit.mixture.means).astype(np.int8))
-        return cls(fit.objective, sorted(map(bytes, fit.mixture.templates)), None)
+            percent = np.rint(100 * fit.mixture.means).astype(np.int8)
+            return cls(fit.objective, close, None, percent)
+        templates = sorted(map(bytes, fit.mixture.templates))
+        return cls(fit.objective, close, templates, None, len(set(templates)) == len(templates))
 
     def agrees(self, other: "_Place") -> bool:
-        """Whether both have the same components in any order: equal templates, or probabilities
-        that differ by no more than one percent."""
+        """Whether both have the same objective and the same components in any order: equal
+        templates, or probabilities that differ by no more than one percent."""
+        if abs(self.objective - other.objective) > self.close:
+            return False
         if self.percent is None or other.percent is None:
             return self.templates == other.templates
         free = set(range(len(other.percent)))
@@ -396,36 +404,13 @@ class _Place:
         return True
 
 
-@dataclass(frozen=True, eq=False)
-class _End:
-    """Where a start ended: where it was first compared, and where it went from there, if it did."""
+_End = tuple[_Place, ...]
+"""Where a start was first compared, and where it went from there, if it did."""
 
-    places: tuple[_Place, ...]
-    close: int
-    """Objectives that differ by no more than this may be the same."""
 
-    @classmethod
-    def of(cls, fit: Fit, tol: float) -> "_End":
-        close = int(2 * tol * (fit.statistics.n_rows << fixed.LIKELIHOOD_BITS))
-        return cls((_Place.of(fit),), close)
-
-    @property
-    def objective(self) -> int:
-        return self.places[-1].objective
-
-    @property
-    def all_differ(self) -> bool:
-        """Whether no two components have the same template; equal ones are a sign of a poor end."""
-        templates = self.places[-1].templates
-        return templates is None or len(set(templates)) == len(templates)
-
-    def agrees(self, other: "_End") -> bool:
-        """Whether both starts reached the same objective with the same components."""
-        return self is other or any(
-            abs(a.objective - b.objective) <= self.close and a.agrees(b)
-            for a in self.places
-            for b in other.places
-        )
+def _meet(end: _End, other: _End) -> bool:
+    """Whether two starts were at the same place."""
+    return end is other or any(a.agrees(b) for a in end for b in other)
 
 
 def _may_reach(fit: Fit, objective: int) -> bool:

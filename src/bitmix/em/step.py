@@ -87,6 +87,15 @@ class Statistics:
         known = None if self.known is None else self.known[components]
         return replace(self, mass=self.mass[components], sums=self.sums[components], known=known)
 
+    def grouped(self, groups: NDArray[Any], k: int) -> "Statistics":
+        """The statistics of k groups of components; `groups` has the group of each component."""
+        sums: dict[str, Any] = {"mass": self.mass, "sums": self.sums, "known": self.known}
+        for name, values in sums.items():
+            if values is not None:
+                sums[name] = np.zeros((k, *values.shape[1:]), dtype=np.int64)
+                np.add.at(sums[name], groups, values)
+        return replace(self, **sums)
+
     def rescored(self, scores: Any) -> "Statistics":
         """The statistics if the same responsibilities came of these scores: every row has one
         component to itself, and no cell is missing.
@@ -116,8 +125,9 @@ class Statistics:
     @cached_property
     def log_column_shares(self) -> tuple[Ints, Ints]:
         """ln(1-μ_s), 0 for values of items, and ln μ_s, in units of 2^-32 nats."""
-        shares, kernels = self.column_shares, backend(8e-8 * len(self.column_shares))
-        if_zero, if_one = (kernels.logs(part, fixed.tables()) for part in (1 - shares, shares))
+        shares = self.column_shares
+        to_logs = backend(8e-8 * len(shares)).logs
+        if_zero, if_one = to_logs(1 - shares, fixed.tables()), to_logs(shares, fixed.tables())
         if self.items is not None:
             if_zero[self.items.is_value] = 0
         return if_zero, if_one
@@ -224,11 +234,6 @@ class Sums:
         self.logs += logs
         self.n_undecided += n_undecided
 
-    @property
-    def likelihood_units(self) -> int:
-        """Σ_x ln Σ_i w_i f_i(x) in units of 2^-42 nats."""
-        return likelihood(self.tops, self.logs, self.bits)
-
 
 class WordSums(Sums):
     """Sums over rows whose scores are counted in words."""
@@ -249,7 +254,7 @@ class WordSums(Sums):
 
     def statistics(self, n: int, weight_one: int) -> Statistics:
         ones = np.ascontiguousarray(self.sums[:, :n])
-        units = self.likelihood_units
+        units = likelihood(self.tops, self.logs, self.bits)
         return Statistics(self.n_rows, self.mass, ones, units, n_undecided=self.n_undecided)
 
 
@@ -290,9 +295,8 @@ class EventSums(Sums):
             self.tops += add(self._whole, table.at_base, table.lines, self.mass, self.sums)
         mass = self.mass[: table.n_components]
         ones, known = table.ones(mass, self.sums)
-        return Statistics(
-            self.n_rows, mass, ones, self.likelihood_units, weight_one, known, self.n_undecided
-        )
+        units = likelihood(self.tops, self.logs, self.bits)
+        return Statistics(self.n_rows, mass, ones, units, weight_one, known, self.n_undecided)
 
 
 def likelihood(tops: int, logs: int, bits: int) -> int:

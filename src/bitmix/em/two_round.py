@@ -38,7 +38,6 @@ def two_round(
     mixture, statistics = em_step(sample, mixture)
     # 5    drop the starved: w_i < 1/4l
     survivors = prune.survivors(mixture.weights, k)
-    prune.warn_if_few(mixture.weights, k)
     # 6    choose k that are far apart
     chosen = survivors[prune.farthest_first(mixture.means[survivors], k, rng, pruning)]
     # 7    equal weights, q1 = q0

@@ -8,7 +8,7 @@ from bitmix.em.seeds import given, number_of_seeds, pick
 from bitmix.em.two_round import two_round
 from bitmix.errors import InputError
 from bitmix.estimators.base import FittedTemplates, check_components
-from bitmix.rows import Rows, as_rows, unweighted
+from bitmix.rows import Rows, as_rows
 from bitmix.rows.learn import NO_WISHES
 from bitmix.support import checks
 from bitmix.support.progress import shown
@@ -170,7 +170,9 @@ class TwoRoundEM(FittedTemplates):
 
 def binary_rows(X: Any, binarize: float | None) -> Rows:
     """The rows of X, without weights and without items of several values."""
-    rows = unweighted(as_rows(X, binarize, codes=NO_WISHES))
+    rows = as_rows(X, binarize, codes=NO_WISHES)
+    if rows.layout.weight_one:
+        raise InputError("X has weights, which only TemplateMixture.fit uses: give it without them")
     codes = getattr(rows, "codes", None)
     if codes is not None and codes.has_items:
         raise InputError("X has columns with more than two values: use TemplateMixture")

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -9,7 +10,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from bitmix.em.candidates import added, nominal_statistics
+from bitmix.em.candidates import nominal_statistics
 from bitmix.em.dendrogram import tree_of
 from bitmix.em.fit import HeldOut, Result, fit_mixture
 from bitmix.em.noise import Noise
@@ -61,10 +62,10 @@ class TemplateMixture(
     prior : float, default=0.1
         The strength of the prior, in rows; see Notes. With 0, the likelihood is maximised.
     n_init : int, optional
-        The largest number of starts. By default it is 5, or 20 with a probability per cell and at
-        most 64 columns, where starts are cheap and often end at different places. If more than
-        half of them agree, and at least three, and no finished start ended elsewhere, the search
-        ends earlier.
+        The largest number of starts. By default it is 5, or 20 with a probability per cell for
+        at most 64 columns and 512 cells, as in surveys, where starts often end at different
+        places. If more than half of them agree, and at least three, and no finished start ended
+        elsewhere, the search ends earlier.
     max_iter : int, default=10000
         The largest number of EM steps, of each start and of the fit to all rows.
     tol : float, default=1e-7
@@ -159,6 +160,7 @@ class TemplateMixture(
     """
 
     _takes_missing = True
+    _fit_mixture: ClassVar[Callable[..., Result]] = staticmethod(fit_mixture)
     _fitted_values: ClassVar = {
         **FittedTemplates._fitted_values, "n_seeds_": 0, "n_rows_searched_": 0, "n_iter_": 0,
         "n_starts_": 0, "n_agreeing_": 0, "converged_": True, "objective_": 0.0,
@@ -297,9 +299,6 @@ class TemplateMixture(
         self._warn(rows)
         return self
 
-    def _fit_mixture(self, rows: Rows, k: int, settings: Settings, **options: Any) -> Result:
-        return fit_mixture(rows, k, settings, **options)
-
     def tree(self) -> Tree:
         """The components as a tree: always those two are merged whose merging loses the least
         likelihood, per cell a probability. `Tree.cut` gives groups of groups.
@@ -321,7 +320,7 @@ class TemplateMixture(
         each component, 0, 1, …
         """
         k, mixture = int(np.max(groups)) + 1, self.mixture_
-        merged = added(nominal_statistics(self.means_, self.weights_), groups, k)
+        merged = nominal_statistics(self.means_, self.weights_).grouped(groups, k)
         means = merged.means(np.full(merged.sums.shape, 0.5))
         start = Mixture(means, merged.weights, None, mixture.items)
         noise = replace(self.settings_like_fit().noise, prior=_FAINT)
@@ -416,9 +415,10 @@ class TemplateMixture(
             )
         elif duplicates := self.mixture_.duplicates():
             i, j = duplicates[0]
+            more = f"{len(duplicates)} pairs of components are equal, the first"
             warnings.warn(
-                f"{len(duplicates)} pairs of components are equal, the first {i} and {j}: ask for "
-                "fewer components",
+                f"{more if len(duplicates) > 1 else 'two components are equal,'} {i} and {j}: ask "
+                "for fewer components",
                 DuplicateTemplatesWarning,
                 stacklevel=3,
             )

@@ -119,7 +119,8 @@ class TemplateTree(TemplateMixture):
         assert self.tree_ is not None
         return Candidates.of(self.mixture_, self.means_, self.tree_)
 
-    def _fit_mixture(self, rows: Rows, k: int, settings: Settings, **options: Any) -> Result:
+    @staticmethod
+    def _fit_mixture(rows: Rows, k: int, settings: Settings, **options: Any) -> Result:
         if rows.remote:
             raise InputError("TemplateTree needs rows in memory or in a file, not on a cluster")
         if n_distinct := count_distinct(rows, k):

@@ -43,11 +43,6 @@ def event_scores(starts: Ints, cells: Cells, const: Ints, table: Ints) -> Ints:
     return np.asarray(_matrix(starts, cells, len(table)) @ table + const)
 
 
-def add_event_sums(starts: Ints, cells: Cells, shares: Ints, out: Ints) -> None:
-    """Add the shares of each row to the line of each of its events; `out` has shape (kinds, k)."""
-    out += _matrix(starts, cells, len(out)).T @ shares
-
-
 def _matrix(starts: Ints, cells: Cells, n_kinds: int) -> Any:
     """One row per row, with a 1 for each event: SciPy's products of whole numbers are exact."""
     some = cells[starts[0] : starts[-1]]
@@ -76,7 +71,7 @@ def event_pass(
     counts: Any = 1 if weights is None else weights
     shares *= np.reshape(counts, (-1, 1))
     mass += shares.sum(axis=0)
-    add_event_sums(starts, cells, shares, sums)
+    sums += _matrix(starts, cells, len(sums)).T @ shares
     return total(tops, counts), total(logs, counts), int(np.count_nonzero(logs))
 
 
@@ -143,8 +138,7 @@ def column_sums(words: Words, shares: Ints, n_columns: int) -> Ints:
 
 def add_column_sums(words: Words, shares: Ints, out: Ints) -> None:
     """The same, added to a table."""
-    sums = np.zeros((64 * words.shape[1], len(out)), dtype=np.int64)
-    add_event_sums(*set_bits(words), shares, sums)
+    sums = _matrix(*set_bits(words), 64 * words.shape[1]).T @ shares
     out += sums[: out.shape[1]].T
 
 

@@ -85,7 +85,7 @@ def write(
         How often each row counts: whole numbers, at most 100,000 in all.
     words : {"classes", "groups", "templates"}, optional
         What to call the components. By default classes if each has probabilities, and groups
-        otherwise.
+        otherwise, and for molecules, images and fits by levels.
     alpha : float, default=0.05
         The level of the certificate that is computed here.
     held_out : HeldOutRows, optional
@@ -112,7 +112,8 @@ def write(
     if not isinstance(selection, Selection | None):
         raise InputError("selection must be a result of select_components")
     alpha = checks.between(alpha, "alpha", 0, 1)
-    named = words_for(model, words, "groups")
+    drawn = smiles is not None or geometry is not None
+    named = words_for(model, words, "groups", drawn=drawn)
     with warnings.catch_warnings():
         if isinstance(X, BitMatrix):  # packed rows have no names of columns, which is no mistake
             warnings.filterwarnings("ignore", "X does not have valid feature names")
@@ -144,7 +145,7 @@ def write(
             smiles, rows, facts.labels, facts.medoids.rows, facts.groups, fingerprint
         )
     written = page.render(
-        facts, model, paper_of(model, rows, errors), molecules=molecules,
+        facts, model, paper_of(model, rows, errors, drawn=drawn), molecules=molecules,
         selection=selection, geometry=geometry, title=title, words=named,
         source=None if source is None else os.fspath(source),
     )  # fmt: skip

@@ -1,7 +1,8 @@
 """Groups of groups in a report: a dendrogram of the largest, and levels to unfold.
 
 A group of groups is shown by the representative of the largest group in it, the one with most rows:
-a row that stands for many others. The medoid of all its rows may lie between its groups.
+a row that stands for many others. The medoid of all its rows may lie between its groups. Groups
+that are drawn elsewhere on the page, as molecules or images, are shown by that drawing.
 """
 
 import math
@@ -19,7 +20,23 @@ from bitmix.report.svg import Drawing
 MIN_GROUPS = 12
 """With fewer groups there are no levels."""
 _FANOUT, _DRAWN, _N_FEATURES = 8, 16, 3
-_WIDTH, _LINE, _TEXT, _MAX_NAME = 360, 22, 360, 24
+_WIDTH, _TEXT, _LINE, _MAX_NAME = 260, 340, 22, 24
+_DRAWN_TEXT, _DRAWN_LINE, _DRAWN_AT = 260, 72, 150
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """A drawing of a group that is on the page already, to be shown again."""
+
+    key: str
+    width: float
+    height: float
+
+    def svg(self, attributes: str) -> Drawing:
+        return Drawing(
+            f'<svg {attributes} viewBox="0 0 {self.width} {self.height}" aria-hidden="true">'
+            f'<use href="#{self.key}" width="{self.width}" height="{self.height}"/></svg>'
+        )
 
 
 @dataclass(frozen=True)
@@ -36,6 +53,8 @@ class Node:
     """The number of the group, if it is one."""
     representative: str
     """That of the largest group in it; empty if groups have none."""
+    picture: Drawing | None
+    """A drawing of the largest group in it, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +66,13 @@ class Levels:
 
 
 def levels_of(
-    model: Any, sizes: Sequence[int], representatives: Sequence[str], names: Any
-) -> Levels | None:
+    model: Any, sizes: Sequence[int], representatives: Sequence[str], names: Any,
+    thumbnails: Sequence[Thumbnail] = (),
+) -> Levels | None:  # fmt: skip
     """The levels of a fitted model, if it has a tree and enough groups.
 
-    `sizes` and `representatives` are those of the groups in the model's order.
+    `sizes` and `representatives` are those of the groups in the model's order, `thumbnails` those
+    of the first.
     """
     if not hasattr(model, "tree") or len(model.weights_) < MIN_GROUPS:
         return None
@@ -63,6 +84,7 @@ def levels_of(
         largest.append(min(largest[i], largest[j], key=lambda group: (-counts[group], group)))
         ones.append(ones[i] + ones[j])
     shown = [representatives[group] for group in largest]
+    drawn = [thumbnails[group] if group < len(thumbnails) else None for group in largest]
     weights, total = tree.node_weights, max(1, counts[-1])
     names = [f"column {s}" for s in range(model.means_.shape[1])] if names is None else names
 
@@ -80,11 +102,13 @@ def levels_of(
             children = tuple(made(each, depth + 1) for each in below)
         title = f"Group {node}" if node < k else f"{len(members):,} groups"
         index = node if node < k else None
+        thumbnail = drawn[node]
+        picture = None if thumbnail is None else thumbnail.svg('class="thumbnail"')
         share, named = counts[node] / total, features(node)
-        return Node(title, counts[node], share, named, children, index, shown[node])
+        return Node(title, counts[node], share, named, children, index, shown[node], picture)
 
     root = made(2 * k - 2, 0)
-    return Levels(_dendrogram(tree, counts, shown), root.children)
+    return Levels(_dendrogram(tree, counts, shown, drawn), root.children)
 
 
 def _parts(tree: Tree, node: int, n_parts: int) -> list[int]:
@@ -98,9 +122,12 @@ def _parts(tree: Tree, node: int, n_parts: int) -> list[int]:
     return sorted(parts, key=lambda each: (-tree.node_weights[each], each))
 
 
-def _dendrogram(tree: Tree, counts: list[int], representatives: list[str]) -> Drawing:
+def _dendrogram(
+    tree: Tree, counts: list[int], representatives: list[str], drawn: list[Thumbnail | None]
+) -> Drawing:
     """The merges of the largest groups of groups, from left to right by the loss of each."""
     k = tree.n_components
+    line, width = (_LINE, _TEXT) if drawn[-1] is None else (_DRAWN_LINE, _DRAWN_TEXT)
     leaves = set(tree.groups(min(_DRAWN, k)).tolist())
     top = math.sqrt(float(tree.heights[-1])) or 1.0
     lines: list[str] = []
@@ -109,16 +136,20 @@ def _dendrogram(tree: Tree, counts: list[int], representatives: list[str]) -> Dr
     def place(node: int) -> tuple[float, float]:
         """Draw a node; where it is."""
         if node in leaves:
-            y = _LINE * (len(texts) + 0.6)
+            y = line * (len(texts) + 0.5) + 4
             n_groups = len(tree.members(node))
             what = f"group {node}" if n_groups == 1 else f"{n_groups:,} groups"
-            name = representatives[node]
+            name, thumbnail, picture = representatives[node], drawn[node], ""
             if len(name) > _MAX_NAME:
                 name = name[: _MAX_NAME - 1] + "…"
-            named = f" · {escape(name)}" if name else ""
+            named = f" · {escape(name)}" if name and thumbnail is None else ""
+            if thumbnail is not None:
+                size = f'width="{width - _DRAWN_AT}" height="{line - 4}"'
+                corner = f'x="{_WIDTH + _DRAWN_AT}" y="{y - line / 2 + 2:.1f}"'
+                picture = thumbnail.svg(f'{corner} {size} preserveAspectRatio="xMinYMid"')
             texts.append(
                 f'<text x="{_WIDTH + 8}" y="{y + 4:.1f}">{what}, '
-                f"{counts[node]:,} {'row' if counts[node] == 1 else 'rows'}{named}</text>"
+                f"{counts[node]:,} {'row' if counts[node] == 1 else 'rows'}{named}</text>{picture}"
             )
             return float(_WIDTH), y
         x = _WIDTH * (1 - 0.97 * math.sqrt(float(tree.heights[node - k])) / top)
@@ -128,9 +159,9 @@ def _dendrogram(tree: Tree, counts: list[int], representatives: list[str]) -> Dr
         return x, (ya + yb) / 2
 
     place(2 * k - 2)
-    height = _LINE * len(texts) + 8
+    height = line * len(texts) + 8
     return Drawing(
-        f'<svg class="dendrogram" viewBox="0 0 {_WIDTH + _TEXT} {height}" role="img" '
+        f'<svg class="dendrogram" viewBox="0 0 {_WIDTH + width} {height}" role="img" '
         f'aria-label="Dendrogram of '
         f'{len(texts)} groups of groups" font-size="13" fill="currentColor">'
         f'<path d="{"".join(lines)}" fill="none" stroke="currentColor" stroke-opacity=".6"/>'

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import itertools
 import math
 import platform
 from collections.abc import Callable, Sequence
@@ -16,8 +17,8 @@ from bitmix.estimators.base import FittedTemplates
 from bitmix.estimators.select import Selection, enumeration_table
 from bitmix.report import svg
 from bitmix.report.facts import CLEAR_MARGIN, FLAG_LEVEL, MAX_GROUPS, Facts, printable
-from bitmix.report.levels import levels_of
-from bitmix.report.molecules import Molecules
+from bitmix.report.levels import Thumbnail, levels_of
+from bitmix.report.molecules import SIZE, Molecules
 from bitmix.report.paper import Paper
 from bitmix.report.pictures import Picture, painter
 from bitmix.report.svg import Drawing, Tick
@@ -55,10 +56,13 @@ def render(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters.update(
-        percent=percent, count=count, odds=odds, probability=probability, bar=svg.bar, plural=plural
-    )
+        percent=percent, count=count, odds=odds, probability=probability, bar=svg.bar,
+        plural=plural, keyed=keyed,
+    )  # fmt: skip
     style, script = asset("style.css"), asset("page.js")
     names = getattr(model, "feature_names_in_", None)
+    pictures = Pictures() if molecules else _pictures(facts, geometry)
+    thumbnails = _thumbnails(molecules, pictures if geometry is not None else Pictures())
     source = None if source is None else printable(source)
     if title is None:
         place = source or f"{count(facts.rows)} {plural(facts.rows, 'row')}"
@@ -74,12 +78,12 @@ def render(
         style=Drawing(style),
         script=Drawing(script),
         policy=_security_policy(style, script),
-        pictures=Pictures() if molecules else _pictures(facts, geometry),
+        pictures=pictures,
         molecules=molecules,
         charts=_charts(facts, selection, words) | _profile(paper, words),
         one=words.one,
         many=words.many,
-        levels=_levels(environment, facts, model, names),
+        levels=_levels(environment, facts, model, names, thumbnails),
         selection=selection,
         enumeration=enumeration_table(selection.candidates) if selection else None,
         criterion=CRITERIA[selection.criterion] if selection else "",
@@ -253,15 +257,32 @@ def _pictures(facts: Facts, geometry: Any) -> Pictures:
     return Pictures(groups, tuple(paint(o.bits.astype(np.float64), False) for o in facts.outliers))
 
 
-def _levels(environment: Any, facts: Facts, model: FittedTemplates, names: Any) -> Drawing:
+def keyed(drawing: Drawing, key: str) -> Drawing:
+    """The drawing with an id, so that it can be shown again."""
+    return Drawing(drawing.replace("<svg ", f'<svg id="{key}" ', 1))
+
+
+def _thumbnails(molecules: Sequence[Molecules], pictures: Pictures) -> tuple[Thumbnail, ...]:
+    """What shows the first groups again, where they are drawn as molecules or images."""
+    n_drawn = len(list(itertools.takewhile(lambda each: each.drawing is not None, molecules)))
+    drawn = tuple(Thumbnail(f"molecule-{i}", *SIZE) for i in range(n_drawn))
+    return drawn or tuple(
+        Thumbnail(f"picture-{i}", each.width, each.height) for i, each in enumerate(pictures.groups)
+    )
+
+
+def _levels(
+    environment: Any, facts: Facts, model: FittedTemplates, names: Any,
+    thumbnails: Sequence[Thumbnail],
+) -> Drawing:  # fmt: skip
     """The section of the levels, empty if there are none."""
     sizes = [group.size for group in facts.groups]
     representatives = [group.representative for group in facts.groups]
-    levels = levels_of(model, sizes, representatives, names)
+    levels = levels_of(model, sizes, representatives, names, thumbnails)
     if levels is None:
         return Drawing("")
     part = environment.from_string(asset("levels.html.j2"))
-    return Drawing(part.render(levels=levels, max_groups=MAX_GROUPS))
+    return Drawing(part.render(levels=levels, named=facts.named, max_groups=MAX_GROUPS))
 
 
 def _charts(facts: Facts, selection: Selection | None, words: Words) -> dict[str, Drawing]:

@@ -24,7 +24,7 @@ class Paper:
 
     statistics: FitStatistics
     items: Table | None
-    """Item probabilities; None if they are too many."""
+    """Item probabilities; None if they are too many or no items."""
     errors: Bootstrap | AnalyticErrors | None
     residuals: BivariateResiduals | None
     """Pairs of items; None if they take long."""
@@ -49,10 +49,15 @@ class Paper:
         return f"data:text/plain;charset=utf-8,{quote(self.items.text(format))}"
 
 
-def paper_of(model: Any, rows: Rows, errors: Bootstrap | AnalyticErrors | None) -> Paper:
-    """Gather the numbers, as far as they can be had in some seconds."""
+def paper_of(
+    model: Any, rows: Rows, errors: Bootstrap | AnalyticErrors | None, *, drawn: bool = False
+) -> Paper:
+    """Gather the numbers, as far as they can be had in some seconds. Columns of rows that are
+    `drawn`, as pixels of images, are no items.
+    """
     mixture = model.mixture_
-    is_class_model = mixture.noise is None and mixture.means.size <= MAX_PROBABILITIES
+    few = mixture.means.size <= MAX_PROBABILITIES
+    is_class_model = mixture.noise is None and few and not drawn
     if errors is None and is_class_model:
         errors = quick_errors(model, rows)
     items = item_probabilities(model, rows, errors) if is_class_model else None

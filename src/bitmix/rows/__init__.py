@@ -17,7 +17,7 @@ from bitmix.rows.packed import BitMatrix
 from bitmix.rows.protocol import Block, Layout, Rows
 
 __all__ = [
-    "Rows", "as_rows", "check_items", "fetch_if_small", "is_dask", "table_hash", "unweighted",
+    "Rows", "as_rows", "check_items", "fetch_if_small", "is_dask", "table_hash",
 ]  # fmt: skip
 
 MAX_HASHED_ROWS, MAX_HASHED_BYTES = 4_096, 1 << 25
@@ -106,13 +106,6 @@ def _check_unread(X: Any, codes: Codes | Wishes | None) -> None:
     own = getattr(X, "codes", None)
     if isinstance(codes, Codes) and isinstance(own, Codes) and not own.agrees_with(codes):
         raise InputError("the cells of X became bits by other codes than those of the fit")
-
-
-def unweighted(rows: Rows) -> Rows:
-    """The rows, after it is checked that they have no weights, which would be ignored."""
-    if rows.layout.weight_one:
-        raise InputError("X has weights, which only TemplateMixture.fit uses: give it without them")
-    return rows
 
 
 def fetch_if_small(rows: Rows, limit: int) -> Rows:

@@ -78,16 +78,15 @@ def list_events(
     words: Words, layout: Layout, n_columns: int, base: NDArray[np.bool_]
 ) -> Events | None:
     """The events of all rows, unless the lists would take too much memory."""
-
-    def differing(words: Words) -> tuple[Words, Words | None, int, NDArray[np.bool_]]:
-        return layout.bits(words, n_columns), layout.known(words, n_columns), n_columns, base
-
+    bits, known = layout.bits(words, n_columns), layout.known(words, n_columns)
     limit = max(words.nbytes, _SMALL_BYTES) // 4
-    head = words[:BASE_ROWS]
-    few = Events.count(*differing(head)) * len(words) <= 2 * limit * len(head)
-    if not few or Events.count(*differing(words)) > limit:  # do not count them all if clearly many
+    head, known_head = bits[:BASE_ROWS], None if known is None else known[:BASE_ROWS]
+    few = Events.count(head, known_head, n_columns, base) * len(bits) <= 2 * limit * len(head)
+    if not few:  # clearly many, so that they are not all counted
         return None
-    return Events.of_words(*differing(words))
+    if Events.count(bits, known, n_columns, base) > limit:
+        return None
+    return Events.of_words(bits, known, n_columns, base)
 
 
 def list_sparse(X: Any, binarize: float | None) -> Events | None:

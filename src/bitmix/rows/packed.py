@@ -253,14 +253,14 @@ class BitMatrix:
             path, self._n_columns, self.feature_names, about, self.layout, self.codes
         ) as writer:
             for start, stop in spans(len(self), _ROWS_AT_ONCE):
-                writer.append(self._read(start, stop))
+                writer.append(self.read_words(start, stop))
 
     @property
     def words(self) -> Words:
         """The packed rows as they are laid out: ceil(n/64) words per row for its bits, as many for
         its known cells if cells are missing, and one for its weight if it has one. Rows on disk
         are all read into memory."""
-        return self._read(0, len(self))
+        return self.read_words(0, len(self))
 
     @property
     def file(self) -> WordsFile | None:
@@ -318,7 +318,7 @@ class BitMatrix:
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             if step == 1:
-                return self._with(self._read(start, max(start, stop)))
+                return self._with(self.read_words(start, max(start, stop)))
             rows = np.arange(start, stop, step)
         chosen = np.asarray(rows)
         if chosen.size == 0 and chosen.ndim == 1:
@@ -344,7 +344,7 @@ class BitMatrix:
         if not isinstance(other, BitMatrix):
             return NotImplemented
         return (self.shape, self.layout) == (other.shape, other.layout) and all(
-            np.array_equal(self._read(*span), other._read(*span))
+            np.array_equal(self.read_words(*span), other.read_words(*span))
             for span in spans(len(self), _ROWS_AT_ONCE)
         )
 
@@ -403,7 +403,7 @@ class BitMatrix:
             return None
         if isinstance(self._words, ListedWords):
             return self._words.weights
-        blocks = (self._read(*span) for span in spans(len(self), _ROWS_AT_ONCE))
+        blocks = (self.read_words(*span) for span in spans(len(self), _ROWS_AT_ONCE))
         units = np.concatenate([self.layout.weights(words) for words in blocks])
         if units.sum() > MAX_ROWS:  # of rows that were repeated, or in a file that is not ours
             raise InputError(f"the integer sums have no room for the weights of {self!r}")
@@ -471,7 +471,7 @@ class BitMatrix:
             return self.trusted(words, len(columns), None, self.layout)
         n, parts = self._n_columns, []
         for start, stop in spans(len(self), _MIN_BLOCK_ROWS):
-            block = self._read(start, stop)
+            block = self.read_words(start, stop)
             bits, known = self.layout.bits(block, n), self.layout.known(block, n)
             planes = [pack(unpack(p, n)[:, columns]) for p in (bits, known) if p is not None]
             weights = [block[:, -1:]] if self.layout.weight_one else []
@@ -496,7 +496,7 @@ class BitMatrix:
     @cached_property
     def _ones_in_head(self) -> tuple[int, Ints]:
         """The number of the first rows, and how many of them are 1 in each column."""
-        head = self.layout.bits(self._read(0, min(len(self), BASE_ROWS)), self._n_columns)
+        head = self.layout.bits(self.read_words(0, min(len(self), BASE_ROWS)), self._n_columns)
         return len(head), unpack(head, self._n_columns).sum(axis=0, dtype=np.int64)
 
     @cached_property
@@ -540,7 +540,7 @@ class BitMatrix:
         work = len(self) * words_for(self._n_columns) * block_cells
         if work <= _BLOCK_WORK:  # one block
             total = start()
-            total.add(self._block(0, len(self)))
+            total.add(Block(self, 0, len(self)))
             return total
         threads = min(threads_available(), workers)
         block_rows = self._block_rows(block_cells, threads)
@@ -552,7 +552,7 @@ class BitMatrix:
                 total = None
                 for span in _shared(unread, stop):
                     total = start() if total is None else total
-                    total.add(self._block(*span))
+                    total.add(Block(self, *span))
                 return total
 
             sums = run_in_threads(one_sum, threads, stop)
@@ -565,14 +565,6 @@ class BitMatrix:
         total = self.fold(partial(Total, function), block_cells=block_cells, workers=workers)
         return total.value
 
-    def _block(self, start: int, stop: int) -> Block:
-        read = partial(self._read, start, stop, reuse=True)
-        listed = partial(self._listed_rows, start, stop)
-        return Block(read, self._n_columns, self.layout, self.base, listed, start)
-
-    def _listed_rows(self, start: int, stop: int) -> Events | None:
-        return None if self.listed is None else self.listed.rows(start, stop)
-
     def map_rows(
         self, function: Callable[[Block], NDArray[Any]], *, block_cells: int = 1
     ) -> NDArray[Any]:
@@ -584,7 +576,7 @@ class BitMatrix:
 
         def work() -> None:
             for number in _shared(unread, stop):
-                results[number] = function(self._block(*blocks[number]))
+                results[number] = function(Block(self, *blocks[number]))
 
         run_in_threads(work, min(threads, len(blocks)), stop)
         return np.concatenate(results)
@@ -604,7 +596,10 @@ class BitMatrix:
             blocks = -(-blocks // threads) * threads
         return max(1, -(-len(self) // max(1, blocks)))
 
-    def _read(self, start: int, stop: int, *, reuse: bool = False) -> Words:
+    def read_words(self, start: int, stop: int, *, reuse: bool = False) -> Words:
+        """The packed rows start … stop as they are laid out. With `reuse`, rows from a file are in
+        memory that the next call in this thread uses again.
+        """
         if isinstance(self._words, np.ndarray):
             return self._words[start:stop]
         return self._words.read(start, stop, reuse=reuse)

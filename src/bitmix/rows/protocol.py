@@ -50,22 +50,41 @@ class Layout:
 PLAIN = Layout()
 
 
+class Blocks(Protocol):
+    """Rows of which blocks are made."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def layout(self) -> Layout: ...
+
+    @property
+    def base(self) -> NDArray[np.bool_]:
+        """The row that events are counted from."""
+
+    @property
+    def listed(self) -> Events | None:
+        """The events of all rows, if they are at hand."""
+
+    def read_words(self, start: int, stop: int, *, reuse: bool = False) -> Words:
+        """The rows start … stop as they are laid out; with `reuse`, in memory that is used again
+        for the next ones."""
+
+
 class Block:
     """Consecutive rows, as a pass sees them. Words are read, and events listed, when asked for."""
 
-    def __init__(
-        self, read: Callable[[], Words], n_columns: int, layout: Layout, base: NDArray[np.bool_],
-        listed: Callable[[], Events | None] = lambda: None, start: int = 0,
-    ) -> None:  # fmt: skip
-        self._read, self.n_columns, self.layout = read, n_columns, layout
-        self._base, self._listed = base, listed
-        self.start = start
-        """The number of the first row. On a cluster, rows are counted within a partition."""
+    def __init__(self, rows: Blocks, start: int, stop: int) -> None:
+        self._rows, self.n_columns, self.layout = rows, rows.shape[1], rows.layout
+        self.start, self.stop = start, stop
+        """The number of the first row, and of the one after the last. On a cluster, rows are
+        counted within a partition."""
 
     @cached_property
     def words(self) -> Words:
         """The rows as they are laid out."""
-        return self._read()
+        return self._rows.read_words(self.start, self.stop, reuse=True)
 
     @property
     def bits(self) -> Words:
@@ -85,9 +104,9 @@ class Block:
     @property
     def events(self) -> Events:
         """The rows as lists of events."""
-        if (listed := self._listed()) is not None:
-            return listed
-        return Events.of_words(self.bits, self.known, self.n_columns, self._base)
+        if (listed := self._rows.listed) is not None:
+            return listed.rows(self.start, self.stop)
+        return Events.of_words(self.bits, self.known, self.n_columns, self._rows.base)
 
 
 class Adds(Protocol):

@@ -17,8 +17,14 @@ WORDS = {many: Words(one, many) for one, many in (
 )}  # fmt: skip
 
 
-def words_for(model: Any, wanted: str | None = None, otherwise: str = "templates") -> Words:
-    """The words for `wanted`; if it is None, classes for a model with a probability per cell."""
+def words_for(
+    model: Any, wanted: str | None = None, otherwise: str = "templates", *, drawn: bool = False
+) -> Words:
+    """The words for `wanted`. If it is None, groups if rows are `drawn`, as molecules and images
+    are, or were fitted by levels, and otherwise classes if each has a probability per cell.
+    """
+    if wanted is None and (drawn or getattr(model, "tree_", None) is not None):
+        wanted = "groups"
     if wanted is None:
         wanted = "classes" if getattr(model, "noise_model_", "") == "cell" else otherwise
     if wanted not in WORDS:
