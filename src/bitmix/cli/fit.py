@@ -136,7 +136,7 @@ class Search:
     seed: Seed = 0
 
     def check(self, *, by_rule: bool) -> None:
-        """Refuse options that the estimator does not have; a rule for -k needs a tree."""
+        """Refuse options that the estimator does not have. With a rule, it is the tree."""
         method = Method.tree if by_rule else self.method
         for each in fields(self):
             if each.name not in _PARAMETERS[method] and getattr(self, each.name) != each.default:

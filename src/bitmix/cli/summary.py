@@ -44,7 +44,7 @@ def summarize_fit(
 ) -> dict[str, Any]:
     """What a fitted model holds, how well it fits, and how its rows are distributed.
 
-    `errors` are standard errors of the fit, or None; rows may be `drawn` in the report.
+    `errors` are standard errors of the fit, or None. `drawn` says that the report draws rows.
     """
     from bitmix.em.predict import tally
     from bitmix.inference.statistics import fit_statistics
@@ -261,7 +261,7 @@ def print_next(
 
 
 def template_table(summary: dict[str, Any]) -> Any:
-    """A table with one line per template, of the first if there are many."""
+    """A table with one line per template, at most `MAX_LINES`."""
     from rich.console import Group
     from rich.table import Table
 
@@ -294,7 +294,7 @@ def model_line(summary: dict[str, Any]) -> str:
     behind = ", ".join(f"{model} {score['behind']:.3g}" for model, score in scores.items())
     if summary["noise_model"] == "cell" and scores["feature"]["behind"] < scores["cell"]["behind"]:
         return (  # see `em.levels`
-            "noise model cell, as columns need rates of their own in the group that was looked at; "
+            "noise model cell, as columns need separate rates in the group that was compared; "
             f"nats per row behind the best there: {behind}"
         )
     return (
