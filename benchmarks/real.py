@@ -129,7 +129,7 @@ def measure(name: str, k: int, method: str) -> dict[str, float]:
 def steps(name: str, k: int) -> tuple[float, float]:
     """The least seconds of one EM step, of the plain EM and of ours, from the same parameters."""
     from bitmix.em.noise import Noise
-    from bitmix.em.search import e_step, evaluate, m_step
+    from bitmix.em.search import Fit, evaluate, m_step
     from bitmix.models.mixture import Mixture
 
     table = load(name)
@@ -140,10 +140,15 @@ def steps(name: str, k: int) -> tuple[float, float]:
     for _ in range(3):
         state = plain_em.em_step(X, state, background, 0.1)
     noise = Noise("cell", 0.1)
+
+    def em_step(fit: Fit) -> Fit:
+        mixture, _ = m_step(fit, noise)
+        return evaluate(rows, mixture, noise)
+
     fit = evaluate(rows, Mixture(state.probabilities, state.weights, None), noise)
-    fit = e_step(rows, m_step(fit, noise), noise)  # statistics in the layout of all later steps
+    fit = em_step(fit)  # statistics in the layout of all later steps
     plain = _least(lambda: plain_em.em_step(X, state, background, 0.1), 5)
-    return plain, _least(lambda: e_step(rows, m_step(fit, noise), noise), 15)
+    return plain, _least(lambda: em_step(fit), 15)
 
 
 def _least(function: Callable[[], Any], times: int) -> float:
