@@ -237,31 +237,7 @@ class TemplateMixture(
         )
         (m, n), total = rows.shape, int(rows.total_weight)
         k = check_components(self.n_components, max(m, total), n)
-        noise, compare_models = checked_noise(self.noise_model, self.noise, self.prior)
-        if self.background:
-            if noise.model != "cell" and not compare_models:
-                raise InputError(
-                    "background=True needs a probability per cell, got "
-                    f"noise_model={self.noise_model!r}: use noise_model='cell'"
-                )
-            noise, compare_models = replace(noise, model="cell"), False
-        codes = getattr(rows, "codes", None)
-        if groups:
-            if codes is not None and codes.columns:
-                raise InputError(
-                    "items must be names or numbers of columns, as X has other values than 0 and 1"
-                )
-            noise = replace(noise, items=Items.of_groups(groups, n))
-        elif codes is not None:
-            noise = replace(noise, items=codes.items)
-        if noise.items is not None:
-            if noise.model == "updown":
-                raise InputError(
-                    "noise_model='updown' has a rate for zeros and one for ones, which items with "
-                    "several values do not have: use 'auto', 'shared', 'component', 'feature' or "
-                    "'cell'"
-                )
-            check_items(rows, noise.items)
+        noise, compare_models = self._noise_to_fit(rows, groups)
         settings = self._settings(noise, k)
         max_rows, start = self.max_rows_search, None
         if max_rows is not None:
@@ -298,6 +274,38 @@ class TemplateMixture(
             self.tree_ = tree.renumbered(order)
         self._warn(rows)
         return self
+
+    def _noise_to_fit(self, rows: Rows, groups: list[Any]) -> tuple[Noise, bool]:
+        """The noise model with the items of the rows, and whether models are to be compared first.
+
+        `groups` are the columns of each item, if the user gave them.
+        """
+        noise, compare_models = checked_noise(self.noise_model, self.noise, self.prior)
+        if self.background:
+            if noise.model != "cell" and not compare_models:
+                raise InputError(
+                    "background=True needs a probability per cell, got "
+                    f"noise_model={self.noise_model!r}: use noise_model='cell'"
+                )
+            noise, compare_models = replace(noise, model="cell"), False
+        codes = getattr(rows, "codes", None)
+        if groups:
+            if codes is not None and codes.columns:
+                raise InputError(
+                    "items must be names or numbers of columns, as X has other values than 0 and 1"
+                )
+            noise = replace(noise, items=Items.of_groups(groups, rows.shape[1]))
+        elif codes is not None:
+            noise = replace(noise, items=codes.items)
+        if noise.items is not None:
+            if noise.model == "updown":
+                raise InputError(
+                    "noise_model='updown' has a rate for zeros and one for ones, which items with "
+                    "several values do not have: use 'auto', 'shared', 'component', 'feature' or "
+                    "'cell'"
+                )
+            check_items(rows, noise.items)
+        return noise, compare_models
 
     def tree(self) -> Tree:
         """The components as a tree: always those two are merged whose merging loses the least
