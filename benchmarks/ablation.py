@@ -51,18 +51,21 @@ Change = tuple[Any, str, Any]
 WITHOUT: dict[str, list[Change]] = {
     "the whole search": [],
     "over-seeding (l = k)": [
-        (search, "SEEDS_PER_COMPONENT", 1), (search, "MIN_SEEDS", 1), (search, "MIN_CELL_SEEDS", 1),
+        (search, "SEEDS_PER_COMPONENT", 1), (search, "MIN_SEEDS", 1),
+        (search, "CELL_SEEDS_PER_COMPONENT", 1), (search, "MIN_CELL_SEEDS", 1),
     ],
     "the least number of seeds": [(search, "MIN_SEEDS", 1), (search, "MIN_CELL_SEEDS", 1)],
     "starts with few seeds": [(search, "SURVEY_CELLS", 0)],
     "cooling": [(search, "_MAX_HALVINGS", 0)],
     "steps before merging": [(search, "PLAIN_STEPS", 0)],
     "extrapolation": [(search, "extrapolate", _no_jump)],
-    "giving up starts": [(search, "CHECK_STEP", NEVER)],
+    "giving up starts": [(search, "FIRST_HEAT", NEVER)],
     "stopping when three agree": [(search, "ENOUGH", NEVER)],
     "few rows per seed": [(search, "ROWS_PER_SEED", NEVER)],
     "the prior of template bits": [(noise, "evidence", _no_prior_of_bits)],
     "more than one start": [(TemplateMixture, "n_init", 1)],
+    "fewer starts of many components": [(search, "FEW_COMPONENTS", NEVER)],
+    "fewer seeds per cell": [(search, "CELL_SEEDS_PER_COMPONENT", 2)],
 }  # fmt: skip
 
 

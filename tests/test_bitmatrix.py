@@ -655,3 +655,23 @@ def test_different_rows_with_their_weights(missing):
     few = BitMatrix.from_dense(np.eye(6)[[0, 1, 2, 3, 3]])
     assert few.distinct() == few
     assert few[[3, 0, 4, 2, 1]].distinct() == few[[3, 4, 0, 2, 1]]
+
+
+def test_negative_row_numbers_count_from_the_end():
+    """In lists of ones, too."""
+    bits = np.zeros((4, 640), dtype=np.uint8)
+    bits[[0, 1, 2, 3, 3], [0, 10, 20, 30, 31]] = 1
+    for X in (BitMatrix.from_dense(bits), BitMatrix.from_dense(scipy.sparse.csr_matrix(bits))):
+        for rows in (-1, -3, [-2, 0], [3, -4]):
+            np.testing.assert_array_equal(np.atleast_2d(X[rows]), np.atleast_2d(bits[rows]))
+        with pytest.raises(IndexError):
+            X[4]
+
+
+@pytest.mark.parametrize("names", [["X", "obs_names", "var_names"], ["tocsr", "b", "column_names"]])
+def test_columns_of_a_table_may_have_any_name(names):
+    pandas = pytest.importorskip("pandas")
+    bits = np.array([[1, 0, 0], [0, 1, 1], [1, 1, 0], [0, 0, 1]])
+    X = BitMatrix.from_dense(pandas.DataFrame(bits, columns=names))
+    assert X.feature_names == tuple(names)
+    np.testing.assert_array_equal(X.to_dense(), bits)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from decimal import Decimal, localcontext
+from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,7 +28,6 @@ from bitmix.rows.protocol import Block, Layout
 compiled = pytest.importorskip("bitmix.kernels.compiled", reason="numba is missing")
 
 WIDTHS = [1, 63, 64, 65, 127, 1458]
-TABLES = fixed.tables()
 
 
 def random_words(rng, m, n, density=0.5):
@@ -54,7 +54,7 @@ def run_event_pass(kernels, starts, cells, weights, const, table, screen, bits):
     for whole in (None, np.zeros((len(const), len(table) + 1), dtype=np.int64)):
         mass, sums = np.arange(len(const)), np.ones(table.shape, dtype=np.int64)
         tops, *others = kernels.event_pass(
-            starts, cells, weights, const, table, screen, bits, TABLES, mass, sums, whole
+            starts, cells, weights, const, table, screen, bits, mass, sums, whole
         )
         if whole is not None:
             tops += kernels.add_whole(whole, const, table, mass, sums)
@@ -66,9 +66,7 @@ def run_event_pass(kernels, starts, cells, weights, const, table, screen, bits):
 def run_popcount_pass(kernels, words, templates, const, per_one, per_match, bits):
     mass = np.arange(len(const))
     sums = np.ones((len(const), 64 * words.shape[1]), dtype=np.int64)
-    counts = kernels.popcount_pass(
-        words, templates, const, per_one, per_match, bits, TABLES, mass, sums
-    )
+    counts = kernels.popcount_pass(words, templates, const, per_one, per_match, bits, mass, sums)
     return counts, mass, sums
 
 
@@ -91,10 +89,12 @@ def kernel_calls(m, n, k, seed):
     table[:, :k] = nats(n, k)
     popcounts = nats(k), nats(k), nats(k)
     scores = nats(m, k)
-    shares = reference.posteriors(scores, bits, TABLES)[0]
+    shares = reference.posteriors(scores, bits)[0]
     p = rng.random((n, k)).clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
     base = rng.random(n) < 0.5
     rates = rng.integers(0, 2**30 + 1, size=n)
+    path = [np.ascontiguousarray(x) for x in (p, p + 0.01 * (p[::-1] - p), p[::-1])]
+    alpha = 3 * rng.random()
     owner = rng.integers(-1, k, size=m)
     planes = rng.integers(0, 2**64, size=(k, 5, words.shape[1]), dtype=np.uint64)
     evidence = rng.integers(-(2**40), 2**40, size=(k, n))
@@ -102,7 +102,7 @@ def kernel_calls(m, n, k, seed):
     counts = rng.integers(0, 50, size=(2, k + 1, n)) * rng.choice([1.0, 0.5, 2.0**-16])
     cells_of, ones_of = counts.max(axis=0), counts.min(axis=0)
     others = rng.permutation(k + 1)[: rng.integers(1, k + 2)]
-    whole = rng.integers(1, 2**31, size=(k, n + 1)) * (rng.random((k, n + 1)) < 0.5)
+    whole = rng.integers(1, 1 + 2**31 // k, size=(k, n + 1)) * (rng.random((k, n + 1)) < 0.5)
     whole[whole[:, -1] == 0] = 0  # a component without rows has no events
 
     def add_whole(kernels):
@@ -115,7 +115,7 @@ def kernel_calls(m, n, k, seed):
 
     def cell_lines(kernels, missing):
         lines = np.zeros((2 * n if missing else n, lanes(k)), dtype=np.int64)
-        return kernels.cell_lines(p, base, min(bits, 32), TABLES, lines), lines
+        return kernels.cell_lines(p, base, min(bits, 32), lines), lines
 
     return {
         "hamming": lambda kernels: kernels.hamming(words, templates),
@@ -128,16 +128,18 @@ def kernel_calls(m, n, k, seed):
         "popcount_pass": lambda kernels: run_popcount_pass(
             kernels, words, templates, *popcounts, bits
         ),
-        "posteriors": lambda kernels: kernels.posteriors(scores, bits, TABLES),
-        "logs": lambda kernels: kernels.logs(p, TABLES),
+        "posteriors": lambda kernels: kernels.posteriors(scores, bits),
+        "logs": lambda kernels: kernels.logs(p),
         "cell_lines": lambda kernels: cell_lines(kernels, missing=False),
         "cell_lines, missing": lambda kernels: cell_lines(kernels, missing=True),
-        "mean_line": lambda kernels: kernels.mean_line(table >> max(0, bits - 28), rates),
+        "mean_line": lambda kernels: kernels.mean_line(table >> max(0, bits - 28), base, rates),
+        "path_squares": lambda kernels: kernels.path_squares(*path),
+        "path_further": lambda kernels: kernels.path_further(*path, alpha),
         "owned_scores": lambda kernels: kernels.owned_scores(words, owner, templates, planes),
         "owned_sums": lambda kernels: kernels.owned_sums(words, owner, k, n),
         "disagreement": lambda kernels: kernels.disagreement(evidence[::2], evidence, shift),
         "merged_likelihoods": lambda kernels: kernels.merged_likelihoods(
-            ones_of, cells_of, int(others[0]), others, TABLES
+            ones_of, cells_of, int(others[0]), others
         ),
         "column_sums": lambda kernels: kernels.column_sums(words, shares, n),
     }  # fmt: skip
@@ -210,7 +212,7 @@ def test_threads_that_fill_an_event_table_change_no_bit(monkeypatch, threads):
     results = []
     for kernels_in_use in (compiled, reference):
         lines = np.zeros((1402, 56), dtype=np.int64)
-        results.append((kernels_in_use.cell_lines(p, base, 30, TABLES, lines), lines))
+        results.append((kernels_in_use.cell_lines(p, base, 30, lines), lines))
     assert_same(*results)
 
 
@@ -287,7 +289,7 @@ def test_a_pass_adds_up_the_posteriors_of_its_scores(kernels, k, weighted):
 
     def check(found, scores, sums_of):
         (tops, logs, n_undecided), mass, sums = found
-        shares, best, rest = reference.posteriors(scores, bits, TABLES)
+        shares, best, rest = reference.posteriors(scores, bits)
         shares = shares.astype(object) * weights[:, None]
         assert tops == sum(int(w) * int(b) for w, b in zip(weights, best, strict=True))
         assert logs == sum(int(w) * int(r) for w, r in zip(weights, rest, strict=True))
@@ -314,7 +316,7 @@ def test_cell_lines_are_logarithms_of_probabilities(kernels):
     rng = np.random.default_rng(0)
     p, base, bits = rng.uniform(0.001, 0.999, (20, 3)), rng.random(20) < 0.5, 31
     lines = np.zeros((40, 8), dtype=np.int64)
-    at_base = backend().cell_lines(p, base, bits, TABLES, lines)
+    at_base = backend().cell_lines(p, base, bits, lines)
     off, on = np.log1p(-p), np.log(p)
     here, other = np.where(base[:, None], on, off), np.where(base[:, None], off, on)
     error = 2.0**-29 + 2.0**-bits
@@ -330,8 +332,10 @@ def test_the_mean_line_is_within_its_bound(kernels):
     lines = rng.integers(-(2**37), 2**37, size=(200, 5))
     rates = rng.integers(0, 2**30 + 1, size=200)
     rates[:2] = 0, 2**30
-    exact = (lines.astype(object) * rates[:, None]).sum(axis=0)
-    cut = exact - (backend().mean_line(lines, rates).astype(object) << 30)
+    base = rng.random(200) < 0.3
+    differing = np.where(base, 2**30 - rates, rates)
+    exact = (lines.astype(object) * differing[:, None]).sum(axis=0)
+    cut = exact - (backend().mean_line(lines, base, rates).astype(object) << 30)
     assert (cut >= 0).all()
     assert (cut < (200 * (2**5 + 1)) << 30).all()
 
@@ -357,7 +361,7 @@ def test_merged_likelihoods_are_those_of_the_sums_of_both(kernels):
     cells = rng.integers(0, 40, size=(5, 30)) / 4
     ones = np.rint(cells * rng.choice([0.0, 0.3, 1.0], size=(5, 30)) * 4) / 4
     others = np.array([0, 3, 4])
-    found = backend().merged_likelihoods(ones, cells, 1, others, TABLES)
+    found = backend().merged_likelihoods(ones, cells, 1, others)
     with localcontext(prec=40):
         for j, units in zip(others, found.tolist(), strict=True):
             exact = bound = Decimal(0)
@@ -375,15 +379,19 @@ def test_merged_likelihoods_are_those_of_the_sums_of_both(kernels):
 # --- exp and ln -----------------------------------------------------------------------------
 
 
-def test_tables_are_correctly_rounded():
-    with localcontext() as context:
-        context.prec = 50
-        one = Decimal(2) ** fixed.EXP_BITS
-        for table, steps in ((TABLES.coarse, 64), (TABLES.fine, 65536)):
-            exact = [(Decimal(-i) / steps).exp() * one for i in range(len(table))]
-            assert [int(e.to_integral_value()) for e in exact] == table.tolist()
-        logs = [(1 + Decimal(t) / 1024).ln() * 2**fixed.LOG_BITS for t in range(1024)]
-        assert [int(e.to_integral_value()) for e in logs] == TABLES.logs.tolist()
+def test_exponentials_are_within_their_bound():
+    """Within 0.6 units of 2^-31, for all gaps below the cut."""
+    rng = np.random.default_rng(0)
+    nats = np.concatenate([-22 * rng.random(1000), -(10.0 ** rng.uniform(-9, 1, 500)), [0.0]])
+    with localcontext(prec=40):
+        for x, units in zip(nats.tolist(), reference.exps(nats).tolist(), strict=True):
+            assert abs(units - Decimal(x).exp() * 2**fixed.EXP_BITS) <= Decimal("0.6")
+
+
+def test_multiples_of_the_short_logarithm_are_exact():
+    assert abs(Decimal(2).ln() - Decimal(fixed.SHORT_LN2)) < Decimal(2) ** -46
+    for j in range(33):
+        assert Fraction(j * fixed.SHORT_LN2) == j * Fraction(fixed.SHORT_LN2)
 
 
 @pytest.mark.parametrize("x", [1.0, 0.5, 0.75, 1 - 2**-53, 5e-324, 1e-300, 0.1, 1 / 3, 0.49999])
@@ -394,33 +402,33 @@ def test_wide_logarithm_is_within_its_bound(x):
 
 
 def test_logarithms_are_within_their_bound(kernels):
-    """Within 2^-29 nats, for floats of all sizes."""
+    """Within 0.7 units of 2^-32 nats, for floats of all sizes."""
     rng = np.random.default_rng(0)
     values = np.concatenate(
         [rng.random(300), 10.0 ** rng.uniform(-300, 300, 300), [1.0, 0.5, 5e-324, 1.7e308]]
     )
-    found = backend().logs(values, TABLES)
+    found = backend().logs(values)
     with localcontext(prec=40):
         for value, units in zip(values.tolist(), found.tolist(), strict=True):
-            assert abs(units - Decimal(value).ln() * 2**32) <= 2**3
+            assert abs(units - Decimal(value).ln() * 2**32) <= Decimal("0.7")
 
 
-def test_logarithms_agree_next_to_every_edge_of_the_table():
-    """A quotient that floats round up to a whole number would show there."""
-    edges = 1 + np.arange(1024) / 1024
+def test_logarithms_agree_for_all_mantissas():
+    """Also next to √½, from which mantissas are counted."""
+    edges = np.append(1 + np.arange(1024) / 1024, np.sqrt([0.5, 2.0]))
     around = np.stack([np.nextafter(edges, 0), edges, np.nextafter(edges, 2), edges + 2.0**-31])
     sizes = np.ldexp(around, np.random.default_rng(0).integers(-1022, 1023, around.shape))
     random = np.random.default_rng(1).random((2, 50_000)) + 2.0**-60
-    small = np.array([5e-324, 2.0**-1022, 1.7e308])
-    for values in (around, sizes, random, random.T, random[:, ::7], random[::-1], small):
-        assert_same(compiled.logs(values, TABLES), reference.logs(values, TABLES))
+    small, wide = np.array([5e-324, 2.0**-1022, 1.7e308]), np.broadcast_to(random[0, :9], (3, 9))
+    for values in (around, sizes, random, random.T, random[:, ::7], random[::-1], small, wide):
+        assert_same(compiled.logs(values), reference.logs(values))
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan])
 @pytest.mark.parametrize("kernels", [reference, compiled])
 def test_only_positive_numbers_have_logarithms(kernels, value):
     with pytest.raises(ValueError, match="positive"):
-        kernels.logs(np.array([0.5, value]), TABLES)
+        kernels.logs(np.array([0.5, value]))
 
 
 @pytest.mark.parametrize("bits", [20, 32, 42])
@@ -429,7 +437,7 @@ def test_posteriors_stay_within_the_proved_bounds(kernels, bits, k):
     rng = np.random.default_rng(k)
     nats = rng.exponential(10.0 ** rng.integers(-6, 3, size=(2000, 1)), size=(2000, k))
     scores = -np.rint(nats * 2.0**bits).astype(np.int64)
-    shares, tops, logs = backend().posteriors(scores, bits, TABLES)
+    shares, tops, logs = backend().posteriors(scores, bits)
     exact = (scores / 2.0**bits).astype(np.longdouble)
     total = np.log(np.exp(exact - exact.max(axis=1, keepdims=True)).sum(axis=1)) + exact.max(axis=1)
     p = np.exp(exact - total[:, None])
@@ -441,25 +449,25 @@ def test_posteriors_stay_within_the_proved_bounds(kernels, bits, k):
 
 
 @pytest.mark.parametrize("bits", [20, 32, 42])
-def test_posteriors_agree_around_the_cut_and_the_edges_of_the_tables(bits):
-    """Gaps of every step of the coarse table, and of the fine one, one unit more and one less; the
-    last of them are next to the cut, from which on a component has no share."""
+def test_posteriors_agree_around_the_cut(bits):
+    """Gaps in steps of 2^-6 and of 2^-16 nats, one unit more and one less; the last of them are
+    next to the cut, from which on a component has no share."""
     coarse = np.arange(1, fixed.CUT_NATS * 64 + 1) << (bits - 6)
     fine = np.arange(1, 1025) << max(0, bits - 16)
     steps = np.concatenate([coarse, fine])
     gaps = np.concatenate([steps - 1, steps, steps + 1])
     for row in (gaps[:, None], np.column_stack([gaps, gaps[::-1]])):
         scores = np.concatenate([np.zeros((len(gaps), 1), dtype=np.int64), -row], axis=1)
-        found = compiled.posteriors(scores, bits, TABLES)
-        assert_same(found, reference.posteriors(scores, bits, TABLES))
+        found = compiled.posteriors(scores, bits)
+        assert_same(found, reference.posteriors(scores, bits))
     beyond = gaps >= fixed.CUT_NATS << bits
     alone = np.stack([np.zeros_like(gaps), -gaps], axis=1)
-    _, _, logs = compiled.posteriors(alone, bits, TABLES)
+    _, _, logs = compiled.posteriors(alone, bits)
     np.testing.assert_array_equal(logs == 0, beyond)
 
 
 def test_ties_go_to_the_lowest_index(kernels):
-    shares, _, _ = backend().posteriors(np.zeros((1, 3), dtype=np.int64), 40, TABLES)
+    shares, _, _ = backend().posteriors(np.zeros((1, 3), dtype=np.int64), 40)
     third = (1 << 30) // 3
     assert shares.tolist() == [[(1 << 30) - 2 * third, third, third]]
 
@@ -657,7 +665,7 @@ def test_screening_leaves_out_components_that_are_far_behind():
     table = mixture.scores().table(base, missing=False)
     events = Events.of_words(pack(bits.astype(np.uint8)), None, 500, base)
     first, gaps = compiled.screen(table.at_base, table.lines, 200, table.bits)
-    shares, _, _ = reference.posteriors(table.scores(events), table.bits, TABLES)
+    shares, _, _ = reference.posteriors(table.scores(events), table.bits)
     numbers = np.empty(256, dtype=np.int64)
     for row in range(30):
         a, b = events.starts[row], events.starts[row + 1]
@@ -736,10 +744,10 @@ def test_sums_over_events_become_sums_over_ones_and_known_cells(missing, kernels
     events, weights = events_from(bits, known, base, missing), rng.integers(1, 9, size=40)
     mass, sums = np.zeros(8, dtype=np.int64), np.zeros(table.lines.shape, dtype=np.int64)
     backend().event_pass(
-        events.starts, events.cells, weights, table.at_base, table.lines, table.screen, 30, TABLES,
+        events.starts, events.cells, weights, table.at_base, table.lines, table.screen, 30,
         mass, sums,
     )  # fmt: skip
-    shares = reference.posteriors(table.scores(events), 30, TABLES)[0] * weights[:, None]
+    shares = reference.posteriors(table.scores(events), 30)[0] * weights[:, None]
     np.testing.assert_array_equal(mass[:5], shares.sum(axis=0))
     ones, found_known = table.ones(mass[:5], sums)
     np.testing.assert_array_equal(ones, shares.T @ bits)
@@ -850,7 +858,7 @@ def test_probabilities_and_coefficients_agree_to_the_last_bit(n, missing, kernel
     cells = Mixture(rng.random((5, n)), np.array([0.1, 0.2, 0.3, 0.4, 0.0]), None).scores()
     assert isinstance(cells, CellScores)
     on, off = (
-        reference.logs(p, TABLES) >> (fixed.LOG_BITS - cells.bits)
+        reference.logs(p) >> (fixed.LOG_BITS - cells.bits)
         for p in (cells.probabilities, 1 - cells.probabilities)
     )
     affine = AffineScores(cells.const, off, on - off, cells.bits)
@@ -883,13 +891,18 @@ def random_mixture(model, k, n, rng, weights=None):
     return Mixture(rng.random((k, n)), weights, noise)
 
 
+def flip_rates(mixture):
+    """P(1 | template bit 0) and P(0 | template bit 1)."""
+    return mixture.noise if np.shape(mixture.noise) == (2,) else (mixture.noise, mixture.noise)
+
+
 def exact_scores(mixture, X, known):
     """ln w_i + Σ_s T·ln P(x | 1) + (1 - T)·ln P(x | 0) over known cells, in long floats."""
     X, T = X[:, None].astype(np.longdouble), mixture.means.astype(np.longdouble)
     if mixture.noise is None:
         cells = np.where(X == 1, np.log(T), np.log1p(-T))
     else:
-        up, down = (np.asarray(rate, dtype=np.longdouble) for rate in mixture.flip_rates)
+        up, down = (np.asarray(rate, dtype=np.longdouble) for rate in flip_rates(mixture))
         if_zero = np.where(X == 1, np.log(up), np.log1p(-up))
         if_one = np.where(X == 1, np.log1p(-down), np.log(down))
         cells = T * if_one + (1 - T) * if_zero
@@ -929,7 +942,7 @@ def columns_of(scores, n):
         return scores.const - zero.sum(axis=1), zero, zero + coef
     if isinstance(scores, CellScores):
         off, on = (
-            reference.logs(p, TABLES) >> (fixed.LOG_BITS - scores.bits)
+            reference.logs(p) >> (fixed.LOG_BITS - scores.bits)
             for p in (1 - scores.probabilities, scores.probabilities)
         )
         return scores.const, off, on

@@ -137,11 +137,9 @@ def test_the_switch_is_put_back():
     for _ in range(2):
         with shown():
             assert progress_switch.get()
-            with shown(False):
-                assert progress_switch.get()
             with hidden():
                 assert not progress_switch.get()
-                with shown(True):
+                with shown():
                     assert progress_switch.get()
             with hidden(False), ThreadPoolExecutor(1) as pool:
                 assert progress_switch.get()

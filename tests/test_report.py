@@ -483,22 +483,25 @@ def test_the_choice_of_k_is_shown(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("n_starts", "n_agreeing", "sentence", "sign"),
+    ("made", "n_starts", "n_agreeing", "sentence", "sign"),
     [
-        (1, 1, "There was only one start", "neutral"),
-        (10, 1, "No other of 10 finished starts agrees with this fit", "neutral"),
-        (10, 2, "2 of 10 finished starts agree on this fit", "neutral"),
-        (10, 7, "7 of 10 finished starts agree on this fit", "yes"),
-        (10, None, "This is the most likely of 10 starts", "neutral"),
+        (1, 1, 1, "There was only one start", "neutral"),
+        (2, 1, 1, "This fit was ahead of 1 other start, given up on the way", "neutral"),
+        (5, 1, 1, "This fit was ahead of 4 other starts, given up on the way", "neutral"),
+        (10, 10, 1, "No other of 10 finished starts agrees with this fit", "neutral"),
+        (10, 10, 2, "2 of 10 finished starts agree on this fit", "neutral"),
+        (10, 10, 7, "7 of 10 finished starts agree on this fit", "yes"),
+        (10, 10, None, "This is the most likely of 10 starts", "neutral"),
     ],
 )
-def test_the_agreement_of_starts_is_reported(tmp_path, n_starts, n_agreeing, sentence, sign):
+def test_the_agreement_of_starts_is_reported(tmp_path, made, n_starts, n_agreeing, sentence, sign):
     X, _ = mixture(m=60)
     if n_agreeing is None:
         model = ClassicEM(3, n_init=n_starts, random_state=0).fit(X)
     else:
         model = TemplateMixture(3, random_state=0).fit(X)
         model.n_starts_, model.n_agreeing_ = n_starts, n_agreeing
+        model.starts_ = model.starts_[:1] * made
     text = write(tmp_path, model, X, certificate=False)
     (item,) = re.findall(rf'<li class="(\w+)">[^/]*</span> {sentence}', text)
     assert item == sign

@@ -142,7 +142,7 @@ def test_integer_logarithms_are_as_close_as_stated(kernels):
     values = np.concatenate(
         [rng.random(300), 10.0 ** rng.uniform(-300, 0, 300), [1.0, 0.5, 5e-324]]
     )
-    found = backend().logs(values, fixed.tables())
+    found = backend().logs(values)
     with decimal.localcontext(prec=40):
         for value, units in zip(values.tolist(), found.tolist(), strict=True):
             exact = decimal.Decimal(value).ln() * 2**32
@@ -741,12 +741,13 @@ def test_agreeing_starts_are_finished_ones_that_ended_together(model, seed):
     for number, start in enumerate(fit.starts_):
         few_seeds = number % 2 == 1  # the table has few columns
         begun = evaluate(rows, begin(rows, 3, loose, rng, few_seeds=few_seeds), noise)
-        end = converge(rows, converge(rows, begun, replace(loose, max_iter=10)), loose)
+        end = converge(rows, begun, loose)
+        closer = converge(rows, end, replace(loose, tol=10 * fit.tol))
         if start["finished"]:
-            assert end.nats == start["objective"]
-            pairs.append((end, converge(rows, end, replace(loose, tol=fit.tol))))
-        assert end.nats >= start["objective"]
-        assert len(end.objectives) >= start["n_steps"]
+            assert start["objective"] in (end.nats, closer.nats)
+            pairs.append((end, converge(rows, closer, replace(loose, tol=fit.tol))))
+        assert closer.nats >= start["objective"]
+        assert len(closer.objectives) >= start["n_steps"]
     best = max(pairs, key=lambda pair: pair[1].nats)
     assert fit.objective_ == pytest.approx(best[1].nats, abs=2 * fit.tol * len(bits))
 
@@ -1264,7 +1265,8 @@ def test_damaged_models_are_refused(tmp_path, change, says):
 def test_components_that_do_not_fit_into_memory_are_refused(estimator, monkeypatch):
     """With what it would take; 32 bytes for each of 40 · 500 cells."""
     X = np.random.default_rng(0).integers(2, size=(100, 500))
-    monkeypatch.setattr("bitmix.estimators.base._memory", lambda: 32 * 40 * 500 - 1)
+    pages = {"SC_PHYS_PAGES": 32 * 40 * 500 - 1, "SC_PAGE_SIZE": 1}
+    monkeypatch.setattr("os.sysconf", pages.__getitem__, raising=False)
     with pytest.raises(InputError, match=r"40 components of 500 columns need .* GB"):
         estimator(40).fit(X)
 

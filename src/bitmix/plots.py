@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bitmix.errors import InputError
+from bitmix.features.alphabet import Alphabet
 from bitmix.features.gabor import GaborGeometry
 from bitmix.features.images import read_grey, without_size_warnings
 from bitmix.metrics import conditional_purity
@@ -47,6 +48,8 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 
 
+Geometry = GaborGeometry | Alphabet
+"""Where the stroke of each bit is."""
 UNSURE, UNSURE_STROKE = "Oranges", "#f2b36b"
 """The colours of bits that are not certified."""
 
@@ -55,7 +58,7 @@ def plot_templates(
     model: Any,
     *,
     axes: Any = None,
-    geometry: "Geometry | None" = None,
+    geometry: Geometry | None = None,
     shape: tuple[int, int] | None = None,
     mask: ArrayLike | None = None,
 ) -> NDArray[Any]:
@@ -275,17 +278,6 @@ def _curve(
             ax.fill_between(x, y, top, color=_STYLES[style]["color"], alpha=0.1, linewidth=0)
     else:
         ax.plot([], [], label=f"{label}: nowhere", **_STYLES[style])
-
-
-class Geometry(Protocol):
-    """Where the stroke of each bit is: `GaborGeometry` or `Alphabet`."""
-
-    @property
-    def n_features(self) -> int: ...
-
-    def segments(self, bits: ArrayLike) -> NDArray[np.float64]: ...
-
-    def intensities(self, values: ArrayLike) -> NDArray[np.float64]: ...
 
 
 def plot_template(

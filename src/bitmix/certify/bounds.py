@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from bitmix.theory.tails import TINY, Floats, log_upper_tail, upper_tail
+from bitmix.theory.tails import TINY, Floats, bisect, log_upper_tail, upper_tail
 
 _LONGEST_EXACT = 4_000
 """Up to this many columns, the law of a margin is computed exactly."""
@@ -36,14 +36,11 @@ def interval(successes: int, trials: int, error: float) -> tuple[float, float]:
 def least_gap(m: int, n: int, p2: float, error: float) -> int:
     """ℓ(p2): the least L with C(m,2)·P(Bin(n, p2) ≥ L) ≤ error; n + 1 if even n is too likely."""
     log_pairs = math.log(max(1.0, m * (m - 1) / 2))
-    low, high = 0, n + 1  # P(Bin ≥ n+1) = 0
-    while high - low > 1:
-        middle = (low + high) // 2
-        if log_pairs + float(log_upper_tail(n, p2, middle)) <= math.log(error):
-            high = middle
-        else:
-            low = middle
-    return high
+
+    def rare(gap: int) -> bool:
+        return log_pairs + float(log_upper_tail(n, p2, gap)) <= math.log(error)
+
+    return bisect(rare, 0, n + 1)  # P(Bin ≥ n+1) = 0
 
 
 def columns_needed(m: int, n: int, gap: int, p2: float, error: float) -> int | None:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from bitmix.certify import bounds, verdict
 from bitmix.certify.checks import ModelCheck, model_checks
 from bitmix.certify.evidence import Evidence, gather
-from bitmix.certify.heldout import HeldOut, HeldOutEvidence, hold_out
+from bitmix.certify.heldout import HeldOutEvidence, hold_out
 from bitmix.certify.verdict import Part, Votes
 from bitmix.errors import InputError
 from bitmix.kernels import backend
@@ -210,11 +210,6 @@ def certify_fit(
         (evidence.disagreements, evidence.compared),
         (evidence.duplicates, evidence.duplicates_expected),
     )  # fmt: skip
-    return _of_held_out(pairs, held_out, k_fixed)
-
-
-def _of_held_out(pairs: FitCertificate, held_out: HeldOut, k_fixed: bool) -> FitCertificate:
-    """The certificate with the results of the held-out rows."""
     return replace(
         pairs,
         issued=bool(held_out.mask.all()),

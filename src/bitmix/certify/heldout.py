@@ -283,17 +283,12 @@ def _matched(
     templates: NDArray[np.uint8], bits: NDArray[np.uint8], certified: NDArray[np.bool_]
 ) -> NDArray[np.intp]:
     """For each given template, the learned one that contradicts it least, then differs least."""
-    apart = np.array(
-        [[_cost(t, b, c) for b, c in zip(bits, certified, strict=True)] for t in templates]
-    )
-    return linear_sum_assignment(apart)[1]
-
-
-def _cost(
-    template: NDArray[np.uint8], bits: NDArray[np.uint8], certified: NDArray[np.bool_]
-) -> float:
-    differ = template != bits
-    return float((differ & certified).sum() * (len(bits) + 1.0) + differ.sum())
+    n = bits.shape[1]
+    costs = []
+    for template in templates:
+        differ = template != bits
+        costs.append((differ & certified).sum(axis=1) * (n + 1.0) + differ.sum(axis=1))
+    return linear_sum_assignment(np.array(costs))[1]
 
 
 def _sorting_part(evidence: HeldOutEvidence) -> Part:

@@ -100,15 +100,16 @@ def _outvoted(sizes: Floats, votes: Floats, n: int, rate: float) -> float:
 
 def parts_of(evidence: Evidence, verdict: Verdict) -> tuple[Part, ...]:
     """The requirements, with the numbers compared and a sentence about each."""
-    rows = (
-        ("noise", 0.5, verdict.q_hi, _noise_says),
-        ("partition", verdict.gap_needed, evidence.gap, _partition_says),
-        ("templates", verdict.alpha / 3, verdict.outvoted, _templates_says),
-        ("distinct rows", verdict.duplicates_allowed, evidence.duplicates, _distinct_says),
-    )
-    return tuple(
-        Part(name, holds, needs, has, says(evidence, verdict, holds))
-        for holds, (name, needs, has, says) in zip(verdict.holds(evidence), rows, strict=True)
+    _, partition, templates, _ = verdict.holds(evidence)
+    of_partition = _partition_says(evidence, verdict, partition)
+    of_templates = _templates_says(evidence, verdict, templates)
+    return (
+        noise_part(evidence.disagreements, evidence.compared, verdict.q_hi),
+        Part("partition", partition, verdict.gap_needed, evidence.gap, of_partition),
+        Part("templates", templates, verdict.alpha / 3, verdict.outvoted, of_templates),
+        distinct_part(
+            evidence.duplicates, evidence.duplicates_expected, verdict.duplicates_allowed
+        ),
     )
 
 
@@ -116,14 +117,11 @@ def noise_part(disagreements: int, compared: int, q_hi: float) -> Part:
     """Whether the noise level has a limit below ½."""
     if q_hi < 0.5:
         return Part("noise", True, 0.5, q_hi, f"at most {q_hi:.4g}, from {compared:,} comparisons")
-    return Part(
-        "noise",
-        False,
-        0.5,
-        q_hi,
+    says = (
         f"{disagreements:,} disagreements in {compared:,} comparisons leave no limit below ½: more "
-        "columns, more rows or less noise would help",
+        "columns, more rows or less noise would help"
     )
+    return Part("noise", False, 0.5, q_hi, says)
 
 
 def distinct_part(duplicates: int, expected: float, allowed: int) -> Part:
@@ -133,15 +131,6 @@ def distinct_part(duplicates: int, expected: float, allowed: int) -> Part:
     if not holds:
         says += ": some rows seem to be copies of each other, so rows are not independent draws"
     return Part("distinct rows", holds, allowed, duplicates, says)
-
-
-def _noise_says(evidence: Evidence, verdict: Verdict, holds: bool) -> str:
-    return noise_part(evidence.disagreements, evidence.compared, verdict.q_hi).says
-
-
-def _distinct_says(evidence: Evidence, verdict: Verdict, holds: bool) -> str:
-    allowed = verdict.duplicates_allowed
-    return distinct_part(evidence.duplicates, evidence.duplicates_expected, allowed).says
 
 
 def _partition_says(evidence: Evidence, verdict: Verdict, holds: bool) -> str:

@@ -37,7 +37,6 @@ def convert(
       bitmix convert - -o rows.bits < rows.csv
     """
     from bitmix.rows.packed import BitMatrix
-    from bitmix.support.progress import hidden
 
     output = _output_path(table) if output is None else output
     if output.exists() and table.exists() and output.samefile(table):
@@ -45,8 +44,7 @@ def convert(
     check_writable(output, force, ".bits")
     source = reading.open(table)
     start = time.perf_counter()
-    with hidden(quiet):
-        source.save(output)
+    source.save(output)
     seconds = time.perf_counter() - start
     written = BitMatrix.open(output)
     (rows, columns), size, density = written.shape, output.stat().st_size, written.density

@@ -15,16 +15,8 @@ import typer
 
 from bitmix.cli.sketch import Sketching
 
-
-class BitOrder(StrEnum):
-    big = "big"
-    little = "little"
-
-
-class TextFormat(StrEnum):
-    csv = "csv"
-    tsv = "tsv"
-    fps = "fps"
+BitOrder = StrEnum("BitOrder", ["big", "little"])
+TextFormat = StrEnum("TextFormat", ["csv", "tsv", "fps"])
 
 
 @dataclass(frozen=True)
@@ -122,16 +114,9 @@ class Reading:
 
 
 FILE_OPTIONS = (
-    "id_column",
-    "sep",
-    "header",
-    "encoding",
-    "transpose",
-    "layer",
-    "pairs",
-    "smiles_column",
+    "id_column", "sep", "header", "encoding", "transpose", "layer", "pairs", "smiles_column",
     "skip_errors",
-)
+)  # fmt: skip
 """Options that describe a file and are not kept in the model."""
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "blank": " ", "comma": ",", "semicolon": ";"}
 
@@ -199,19 +184,19 @@ def read_table(path: Path, reading: Reading) -> Dataset:
     return Dataset(loaded.rows, loaded.ids, classes, table, smiles)
 
 
-def read_for(fitted: Any, model: Path, path: Path, reading: Reading) -> Any:
-    """The rows of a file as a model reads them, with their ids."""
+def open_like_fit(fitted: Any, model: Path, path: Path, reading: Reading) -> Any:
+    """The table in a file as a model reads it; its rows must be made as those of the fit."""
     if is_image_folder(path):
         raise ValueError(
             f"{path} is a folder of images: turn it into bits first, "
             f"bitmix sketch {path} -o {path.name}.bits"
         )
     table = reading.open_for(fitted, path)
-    check_columns(fitted, model, table, path)
-    return table.load()
+    _check_columns(fitted, model, table, path)
+    return table
 
 
-def check_columns(fitted: Any, model: Path, table: Any, path: Path) -> None:
+def _check_columns(fitted: Any, model: Path, table: Any, path: Path) -> None:
     """Check that the rows of a file were made in the same way as those of the fit."""
     if table.codes is not None or table.wishes is None or table.names is None:
         n, expected = table.n_columns, fitted.n_features_in_

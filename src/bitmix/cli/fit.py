@@ -43,19 +43,8 @@ _PARAMETERS = {
 """The options of a search that each method has."""
 
 
-class Words(StrEnum):
-    classes = "classes"
-    groups = "groups"
-    templates = "templates"
-
-
-class NoiseModel(StrEnum):
-    auto = "auto"
-    shared = "shared"
-    updown = "updown"
-    component = "component"
-    feature = "feature"
-    cell = "cell"
+Words = StrEnum("Words", ["classes", "groups", "templates"])
+NoiseModel = StrEnum("NoiseModel", ["auto", "shared", "updown", "component", "feature", "cell"])
 
 
 @dataclass(frozen=True)
@@ -335,15 +324,18 @@ def fit(
             model.label_column_ = ",".join(roles.label_names) or None
             model.fingerprint_type_ = dataset.table.about.get("type")
         if outputs.output is not None:
-            model.save(outputs.output)  # first, in case a later step fails
-            with doing("representatives"):
-                _describe_groups(model, dataset)
-            model.save(outputs.output)
+            try:
+                with doing("representatives"):
+                    _describe_groups(model, dataset)
+            finally:
+                model.save(outputs.output)  # a fit that took long outlives a later step that fails
         errors = inference.errors(model, dataset.rows)
         drawn = dataset.smiles is not None or geometry is not None
         summary = summaries.summarize_fit(model, dataset, errors, inference.words, drawn=drawn)
         if selection is not None:
-            summary["candidates"] = summaries.records_of(selection)
+            from bitmix.estimators.select import enumeration_table
+
+            summary["candidates"] = enumeration_table(selection.candidates)
         issued: Any = False
         if certificate:
             from bitmix.report.facts import certify_if_possible

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bitmix.cli.data import Reading, read_for
+from bitmix.cli.data import Reading, open_like_fit
 from bitmix.cli.options import Force, Json, Quiet
 from bitmix.cli.output import check_distinct, check_writable, print_json
 
@@ -41,14 +41,11 @@ def groups(
 
     from bitmix.estimators.load import load_model
     from bitmix.support.atomic import atomic_write
-    from bitmix.support.progress import hidden
 
     fitted = load_model(model)
     check_writable(output, force, ".csv", ".tsv")
     check_distinct(model, data, output)
-    with hidden(quiet):
-        loaded = read_for(fitted, model, data, reading)
-        records = describe(fitted, loaded)
+    records = describe(fitted, open_like_fit(fitted, model, data, reading).load())
     if output is not None:
         with atomic_write(output) as file:
             text = io.TextIOWrapper(file, encoding="utf-8", newline="")

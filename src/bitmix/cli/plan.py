@@ -15,15 +15,9 @@ MAX_SIMULATED_CELLS = 2_000_000
 """Larger settings are not simulated by default, because it would take too long."""
 
 
-class Unknown(StrEnum):
-    m = "m"
-    n = "n"
-    c = "c"
-
-
-class Reading(StrEnum):
-    corrected = "corrected"
-    printed = "printed"
+Unknown = StrEnum("Unknown", ["m", "n", "c"])
+Reading = StrEnum("Reading", ["corrected", "printed"])
+Pruning = StrEnum("Pruning", ["l1", "hamming"])
 
 
 class Estimator(StrEnum):
@@ -40,11 +34,6 @@ class Estimator(StrEnum):
         if self is Estimator.template:
             return TemplateMixture(noise_model="shared")
         return ClassicEM() if self is Estimator.classic else TwoRoundEM()
-
-
-class Pruning(StrEnum):
-    l1 = "l1"
-    hamming = "hamming"
 
 
 @dataclass(frozen=True)

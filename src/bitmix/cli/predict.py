@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bitmix.cli.data import Reading, check_columns, is_image_folder
+from bitmix.cli.data import Reading, open_like_fit
 from bitmix.cli.labels import ENDINGS, open_writer
 from bitmix.cli.options import Force, Json, Quiet
 from bitmix.cli.output import check_distinct, check_writable, print_json
@@ -56,13 +56,7 @@ def predict(
     from bitmix.support.progress import hidden
 
     fitted = load_model(model)
-    if is_image_folder(data):
-        raise ValueError(
-            f"{data} is a folder of images: turn it into bits first, "
-            f"bitmix sketch {data} -o {data.name}.bits"
-        )
-    table = reading.open_for(fitted, data)
-    check_columns(fitted, model, table, data)
+    table = open_like_fit(fitted, model, data, reading)
     if output is None:
         output = "-" if str(data) == "-" else f"{data.name.split('.')[0]}.labels.csv"
     target = None if output == "-" else Path(output)

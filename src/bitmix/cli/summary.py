@@ -32,7 +32,7 @@ def summarize_model(model: Any) -> dict[str, Any]:
     }
     for name in (
         "noise_model", "noise_model_scores", "objective", "converged", "n_agreeing", "n_starts",
-        "n_rows_searched",
+        "n_rows_searched", "starts",
     ):  # fmt: skip
         if hasattr(model, f"{name}_"):
             summary[name] = getattr(model, f"{name}_")
@@ -135,13 +135,6 @@ def items_of(model: Any, rows: Any, errors: Any) -> dict[str, Any]:
     if mixture.noise is not None or mixture.means.size > MAX_PROBABILITIES:
         return {}
     return {"items": item_probabilities(model, rows, errors)}
-
-
-def records_of(selection: Any) -> list[dict[str, Any]]:
-    """The table of a selection for JSON."""
-    from bitmix.estimators.select import enumeration_table
-
-    return list(enumeration_table(selection.candidates).records)
 
 
 def summarize_certificate(certificate: Any, reason: str) -> dict[str, Any]:
@@ -304,6 +297,9 @@ def model_line(summary: dict[str, Any]) -> str:
 
 
 def starts_line(summary: dict[str, Any]) -> str:
+    n_given_up = len(summary["starts"]) - summary["n_starts"]
+    if summary["n_starts"] == 1 and n_given_up:
+        return f"ahead of {n_given_up} other start{'s' * (n_given_up > 1)}, given up on the way"
     if summary["n_starts"] == 1:
         return "there was one start, so there is nothing to compare it with"
     return f"{summary['n_agreeing']} of {summary['n_starts']} finished starts agree on this fit"

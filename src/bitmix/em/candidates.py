@@ -97,7 +97,7 @@ def log_likelihoods_among(rows: Rows, mixture: Mixture, candidates: Candidates) 
 
     def score(chunk: "_Chunk") -> None:
         kernels = backend(6e-8 * chunk.scores.size)
-        _, tops, logs = kernels.posteriors(chunk.scores, chunk.bits, fixed.tables())
+        _, tops, logs = kernels.posteriors(chunk.scores, chunk.bits)
         nats = tops / 2.0**chunk.bits + logs / 2.0**fixed.LOG_BITS
         out[chunk.start : chunk.start + len(nats)] = nats
 
@@ -122,7 +122,7 @@ def expect_among(rows: Rows, mixture: Mixture, candidates: Candidates) -> Statis
 
     def add(chunk: "_Chunk") -> None:
         kernels = backend(6e-8 * chunk.scores.size)
-        shares, tops, logs = kernels.posteriors(chunk.scores, chunk.bits, fixed.tables())
+        shares, tops, logs = kernels.posteriors(chunk.scores, chunk.bits)
         weights = chunk.weights
         counts: Any = 1 if weights is None else weights
         n_rows = len(shares) if weights is None else int(weights.sum())

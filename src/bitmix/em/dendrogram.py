@@ -77,7 +77,7 @@ class Merging:
 
     def _likelihoods(self, i: int, others: Ints) -> Ints:
         kernels = backend(1e-7 * self.ones.shape[1] * len(others))
-        return kernels.merged_likelihoods(self.ones, self.cells, i, others, fixed.tables())
+        return kernels.merged_likelihoods(self.ones, self.cells, i, others)
 
     def _nearest(self, alive: NDArray[np.intp]) -> dict[int, set[int]]:
         """The components nearest to each by Ward's criterion on the coordinate √p - √(1-p), which

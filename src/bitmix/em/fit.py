@@ -11,6 +11,7 @@ from bitmix.em import predict
 from bitmix.em.noise import Noise
 from bitmix.em.search import (
     ENOUGH,
+    FIRST_HEAT,
     Fit,
     Search,
     Settings,
@@ -26,7 +27,7 @@ from bitmix.em.step import expect
 from bitmix.kernels.fixed import Ints
 from bitmix.models.mixture import NOISE_MODELS, Floats, Mixture, NoiseModel
 from bitmix.models.tree import Tree
-from bitmix.rows import Rows, fetch_if_small
+from bitmix.rows import Rows
 from bitmix.support.randomness import draw_without_replacement, stream
 
 WIDE, MAX_COLUMNS_SEARCH = 1 << 18, 1 << 16
@@ -38,6 +39,7 @@ MAX_ROWS_HELD_OUT, _HELD_OUT_TOL, _HELD_OUT_PRIOR = 10_000, 1e-5, 0.1
 _FEW_STARTS = 3  # of the search that the models are compared from
 _LOG_20 = 2.995732273553991  # nats; not from the platform, as it decides a result
 _STEPS = 2  # EM steps of each model after its first M step
+_ENOUGH_HELD_OUT = 1024  # rows on which noise models are compared, if there are as many
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def fit_mixture(
         drawn = draw_without_replacement(m, max_rows, stream(seed, "sample"))
         sample = rows.subset(drawn)
     else:
-        sample = fetch_if_small(rows, max_rows)
+        sample = rows.subset(np.arange(m)) if rows.remote else rows
     n_searched = sample.shape[0]
     sample = sample.distinct()
     columns = None
@@ -145,7 +147,8 @@ def _first_fits(rows: Rows, k: int, settings: Settings, seed: int) -> tuple[Sear
     found = search(rows, k, few, stream(seed, "seeds"))
     begun = [found.fit.mixture]
     if found.n_agreeing < ENOUGH:
-        cell = replace(settings, n_init=1, noise=replace(settings.noise, model="cell"))
+        noise = replace(settings.noise, model="cell")
+        cell = replace(settings, n_init=1, max_iter=min(FIRST_HEAT, settings.max_iter), noise=noise)
         begun.append(search(rows, k, cell, stream(seed, "seeds")).fit.mixture)
     return found, begun
 
@@ -166,19 +169,24 @@ def choose(scores: dict[NoiseModel, HeldOut], n_rows: float) -> NoiseModel:
 def compare(
     rows: Rows, starts: list[Mixture], noise: Noise, seed: int
 ) -> dict[NoiseModel, HeldOut]:
-    """Fit each model to all folds but one, and take the log-likelihood of that one, in turn.
+    """Fit each model to all folds but one, and take the log-likelihood of that one, in turn, until
+    enough rows were held out.
 
     All models start from the responsibilities of a mixture, and make a few EM steps. Of several
     mixtures, each model has the one from which it ends best.
     """
     rows = rows.repeated()
-    fold_of = stream(seed, "folds").permutation(rows.shape[0]) % FOLDS
-    of_starts = [_held_out(rows, start, noise, fold_of) for start in starts]
+    m = rows.shape[0]
+    fold_of = stream(seed, "folds").permutation(m) % FOLDS
+    n_folds = min(FOLDS, -(-FOLDS * _ENOUGH_HELD_OUT // m))
+    folds = [np.flatnonzero(fold_of == fold) for fold in range(n_folds)]
+    of_starts = [_held_out(rows, start, noise, folds) for start in starts]
+    weights = rows.weights[np.concatenate(folds)]
     values = {
-        model: max((each[model] for each in of_starts), key=partial(_mean, weights=rows.weights))
+        model: max((each[model] for each in of_starts), key=partial(_mean, weights=weights))
         for model in of_starts[0]
     }
-    return _paired(values, rows.weights)
+    return _paired(values, weights)
 
 
 def held_out(rows: Rows, fitted: Mixture, settings: Settings, seed: int) -> float:
@@ -209,22 +217,21 @@ def held_out(rows: Rows, fitted: Mixture, settings: Settings, seed: int) -> floa
 
 
 def _held_out(
-    rows: Rows, start: Mixture, noise: Noise, fold_of: NDArray[np.int64]
+    rows: Rows, start: Mixture, noise: Noise, folds: list[NDArray[np.intp]]
 ) -> dict[NoiseModel, Floats]:
-    """The log-likelihood of each row under each model, fitted to the other folds."""
+    """The log-likelihood of each row of the folds under each model, fitted to all other rows."""
     models = [model for model in NOISE_MODELS if model != "updown" or noise.items is None]
-    values: dict[NoiseModel, Floats] = {model: np.empty(len(fold_of)) for model in models}
-    for fold in range(FOLDS):
-        held_out = np.flatnonzero(fold_of == fold)
-        test, train = rows.subset(held_out), rows.subset(np.flatnonzero(fold_of != fold))
-        statistics = expect(train, start)
+    values: dict[NoiseModel, list[Floats]] = {model: [] for model in models}
+    for held_out in folds:
+        train = rows.subset(np.setdiff1d(np.arange(rows.shape[0]), held_out, assume_unique=True))
+        test, statistics = rows.subset(held_out), expect(train, start)
         for model in models:
             model_noise = replace(noise, model=model)
             fitted = model_noise.maximise(statistics, start)
             for _ in range(_STEPS):
                 fitted = model_noise.maximise(expect(train, fitted), fitted)
-            values[model][held_out] = predict.log_likelihoods(test, fitted)
-    return values
+            values[model].append(predict.log_likelihoods(test, fitted))
+    return {model: np.concatenate(values[model]) for model in models}
 
 
 def _fit_from(rows: Rows, start: Mixture, noise: Noise) -> Fit:

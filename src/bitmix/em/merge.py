@@ -101,11 +101,11 @@ def _by_likelihood(statistics: Statistics, p: Floats) -> tuple[Floats, Joined]:
     cells = np.ascontiguousarray(np.broadcast_to(statistics.counts / row, ones.shape))
     ones, cells = (np.append(values, np.zeros((1, len(p.T))), axis=0) for values in (ones, cells))
     nobody = np.array([len(p)])
-    kernels, tables = backend(1e-6 * ones.size), fixed.tables()
+    kernels = backend(1e-6 * ones.size)
     near, near_joined = _by_ward(statistics.mass / row, p)
 
     def likelihoods(i: int, others: NDArray[np.intp]) -> Ints:
-        return kernels.merged_likelihoods(ones, cells, i, others, tables)
+        return kernels.merged_likelihoods(ones, cells, i, others)
 
     alone = np.array([likelihoods(i, nobody)[0] for i in range(len(p))])
 

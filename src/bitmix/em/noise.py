@@ -60,8 +60,11 @@ class Noise:
             prior = self.prior * (statistics.weight_one << fixed.SHARE_BITS)
             cells, means = statistics.counts + prior, statistics.sums.astype(np.float64)
             means += prior * statistics.column_shares
-            np.divide(means, cells, out=means, where=cells != 0)
-            np.copyto(means, before.means, where=cells == 0)
+            if cells.all():
+                means /= cells
+            else:
+                np.divide(means, cells, out=means, where=cells != 0)
+                np.copyto(means, before.means, where=cells == 0)
             if self.background:
                 means[-1] = statistics.column_shares
             return Mixture(means, statistics.weights, None, self.items)
@@ -70,7 +73,10 @@ class Noise:
             noise = self.rates(statistics, statistics.means(before.means) > 0.5)
         empty = None if statistics.counts.all() else statistics.counts == 0
         for _ in range(_MAX_ROUNDS):
-            better = self._better_bits(statistics, noise)
+            lead = evidence(statistics, noise, self.prior > 0)
+            better = lead > 0
+            if self.items is not None:
+                better = self.items.one_per_item(lead, better)
             if empty is not None:
                 better = np.where(empty, before.means > 0.5, better)
             if bits is not None and np.array_equal(better, bits):
@@ -78,18 +84,13 @@ class Noise:
             bits, noise = better, self.rates(statistics, better)
         return Mixture(better.astype(np.float64), statistics.weights, noise, self.items)
 
-    def _better_bits(self, statistics: Statistics, noise: Any) -> NDArray[np.bool_]:
-        """The best template bits for these flip rates."""
-        lead = evidence(statistics, noise, self.prior > 0)
-        better = lead > 0
-        return better if self.items is None else self.items.one_per_item(lead, better)
-
     def rates(self, statistics: Statistics, bits: NDArray[np.bool_]) -> Any:
         """The best flip rates for these template bits, or those that are given."""
         if self.given and self.model == "shared":
             return self.given[0]
         prior = self.prior * (statistics.weight_one << fixed.SHARE_BITS)
         (k, n), ones = bits.shape, statistics.sums
+        units = statistics.n_rows << fixed.SHARE_BITS
         cells = np.broadcast_to(statistics.counts, bits.shape)
         if self.items is not None:  # an item counts once, by the column of the template's value
             unused = self.items.is_value & ~bits
@@ -100,10 +101,13 @@ class Noise:
         if self.model == "updown":
             parts = zip((~bits, bits), self.given or (None, None), strict=True)
             return np.array(
-                [given or _rates(ones, cells, bits, (1, 1), prior, of)[0, 0] for of, given in parts]
+                [
+                    given or _rates(ones, cells, bits, (1, 1), prior, units, of)[0, 0]
+                    for of, given in parts
+                ]
             )
         shape = {"shared": (1, 1), "component": (k, 1), "feature": (1, n)}[self.model]
-        rates = _rates(ones, cells, bits, shape, prior)
+        rates = _rates(ones, cells, bits, shape, prior, units)
         return float(rates[0, 0]) if self.model == "shared" else rates
 
     def objective(self, statistics: Statistics, mixture: Mixture) -> int:
@@ -119,7 +123,7 @@ class Noise:
             of_rates = int((right + wrong).sum()) >> 1
             if_zero, if_one = statistics.log_column_shares
             n_ones = mixture.means.sum(axis=0).astype(np.int64)
-            of_bits = int((n_ones * if_one + (mixture.n_components - n_ones) * if_zero).sum())
+            of_bits = int((n_ones * if_one + (len(mixture.means) - n_ones) * if_zero).sum())
         units = (of_bits << _PRIOR_BITS) + round(self.prior * 2.0**_PRIOR_BITS) * of_rates
         prior = units << fixed.LIKELIHOOD_BITS >> (fixed.LOG_BITS + _PRIOR_BITS)
         return statistics.likelihood_units + statistics.weight_one * prior
@@ -156,33 +160,42 @@ def _log_rates(rates: Any) -> tuple[Any, Any]:
         wide = wide_log_rates(float(rates))
         return wide[0] / 2.0**128, wide[1] / 2.0**128
     kernels = backend(8e-8 * rates.size)
-    logs = (kernels.logs(part, fixed.tables()) for part in (1 - rates, rates))
+    logs = (kernels.logs(part) for part in (1 - rates, rates))
     right, wrong = (log / 2.0**fixed.LOG_BITS for log in logs)
     return right, wrong
 
 
 def _rates(
     ones: Ints, cells: Ints, bits: NDArray[np.bool_], shape: tuple[int, int], prior: float,
-    of: NDArray[np.bool_] | None = None,
+    n_rows_units: int, of: NDArray[np.bool_] | None = None,
 ) -> Floats:  # fmt: skip
     """Flipped bits among the cells that share a rate, with `prior` more cells, half flipped; only
     the cells in `of`, if it is given.
 
-    Sums are exact up to their last rounding. A sum over components is at most 2^61, as the
-    responsibilities of a row add to one; over columns, high and low halves are summed apart, and
-    some columns at a time, so that a wide table needs little memory.
+    Sums are exact up to their last rounding. A sum over components is at most that of all rows, as
+    the responsibilities of a row add to one. Over columns, high and low halves are summed apart
+    unless 62 bits hold the sum, and some columns at a time, so that a wide table needs little
+    memory.
     """
-    axes = tuple(axis for axis in (0, 1) if shape[axis] == 1)
+    axes = (0,) * (shape[0] == 1) + (1,) * (shape[1] == 1)
     sums = np.zeros((2, 2, *shape), dtype=np.int64)  # flipped or all, high or low
+    half = (1 << 31) - 1
     for first in range(0, bits.shape[1], _COLUMNS_AT_ONCE):
         some = np.s_[:, first : first + _COLUMNS_AT_ONCE]
         total = cells[some]
         flipped = np.where(bits[some], total - ones[some], ones[some])
         into = sums[..., some[1]] if shape[1] > 1 else sums
+        fits = (n_rows_units * total.shape[1]) >> 62 == 0
         for number, values in enumerate((flipped, total)):
             counted = values if of is None else values * of[some]
-            into[number, 0] += (counted >> 31).sum(axis=axes, keepdims=True)
-            into[number, 1] += (counted & ((1 << 31) - 1)).sum(axis=axes, keepdims=True)
+            if fits:
+                part = counted.sum(axis=axes, keepdims=True)
+                high, low = part >> 31, part & half
+            else:
+                high = (counted >> 31).sum(axis=axes, keepdims=True)
+                low = (counted & half).sum(axis=axes, keepdims=True)
+            into[number, 0] += high
+            into[number, 1] += low
     wrong, all_cells = sums[:, 0] * 2.0**31 + sums[:, 1]
     rates = np.full(shape, 0.5)
     np.divide(wrong + prior / 2, all_cells + prior, out=rates, where=all_cells + prior != 0)

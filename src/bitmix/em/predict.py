@@ -175,7 +175,7 @@ def _map(rows: Rows, mixture: Model, function: Any) -> NDArray[Any]:
 
 
 def _posteriors(values: Ints, bits: int) -> tuple[Ints, Ints, Ints]:
-    return backend(6e-8 * values.size).posteriors(values, bits, fixed.tables())
+    return backend(6e-8 * values.size).posteriors(values, bits)
 
 
 def _labels(block: Block, *, scores: Scores) -> NDArray[np.int64]:
@@ -193,9 +193,7 @@ def _entropies(block: Block, *, scores: Scores) -> Floats:
 
 
 def _entropies_of(p: Floats) -> Floats:
-    logs = (
-        backend(4e-8 * p.size).logs(np.where(p > 0, p, 1.0), fixed.tables()) / 2.0**fixed.LOG_BITS
-    )
+    logs = backend(4e-8 * p.size).logs(np.where(p > 0, p, 1.0)) / 2.0**fixed.LOG_BITS
     total = np.zeros(len(p))
     for i in range(p.shape[1]):  # one after the other, so that any machine adds in this order
         total -= p[:, i] * logs[:, i]

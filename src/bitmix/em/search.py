@@ -2,10 +2,11 @@
 
 A start draws l random rows as seeds, more than the k components asked for. A few EM steps turn them
 into small components. Then the two components whose merging loses the least likelihood are merged,
-until k are left, and EM goes on from there. A start is given up after ten steps if it seems to end
-below the best start before it. The search ends when more than half of all starts asked for agree.
+until k are left, and EM goes on from there. Starts race: the worse half of them is given up, again
+and again. No more starts are made once more than half of those asked for agree.
 """
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 
@@ -21,28 +22,32 @@ from bitmix.models.mixture import Mixture
 from bitmix.rows import Rows
 
 # What decides results; `benchmarks/ablation.py` leaves each out in turn.
-SEEDS_PER_COMPONENT, MIN_SEEDS, MIN_CELL_SEEDS = 2, 64, 32
-"""l is 2k, but at least 64, because a light component beside a heavy one needs a seed, too. It is
-at least 32 with a probability per cell, which takes more rows to learn than a template."""
-STARTS, SURVEY_STARTS, SURVEY_COLUMNS, SURVEY_CELLS = 5, 20, 64, 512
-"""The number of starts if none is asked for: 5, or 20 for a survey, which is a probability per cell
-for at most 64 columns and 512 cells. There starts from many seeds often end at the same place, and
-seldom at the best, so every second start has k seeds only, which are not merged. Likelihoods are
-flat there: a start that seems to be done may gain 30 nats more, so none is given up. Elsewhere
-starts from many seeds are better; those after the fifth have k."""
+SEEDS_PER_COMPONENT, MIN_SEEDS = 2.0, 64
+"""l is 2k, but at least 64, because a light component beside a heavy one needs a seed, too."""
+CELL_SEEDS_PER_COMPONENT, MIN_CELL_SEEDS = 1.5, 32
+"""With a probability per cell, which takes more rows to learn than a template."""
+STARTS, FEW_STARTS, FEW_COMPONENTS = 5, 3, 32
+"""The number of starts if none is asked for: 5, or 3 with a probability per cell for more than 32
+components, where most of the time goes into making starts."""
+SURVEY_STARTS, SURVEY_COLUMNS, SURVEY_CELLS = 20, 64, 512
+"""A survey has 20 starts: a probability per cell for at most 64 columns and 512 cells. There starts
+from many seeds often end at the same place, and seldom at the best, so every second start has k
+seeds only, which are not merged. Likelihoods are flat there: a start that seems to be done may gain
+30 nats more, so none is given up. Elsewhere starts from many seeds are better; those after the
+fifth have k."""
 ROWS_PER_SEED = 32
 """Templates are merged after they have seen this many rows; probabilities need all rows."""
 PLAIN_STEPS = 2
 """EM steps of the seeds after the first and after cooling, before they are merged."""
-CHECK_STEP, HOPE = 10, 3
-"""At this step a start is given up if it would stay behind the best one before it even with three
-times the gain that its last gains forecast."""
+FIRST_HEAT = 6
+"""EM steps after which the worse half of the starts is given up; twice as many for the next half,
+and so on (successive halving). Six steps tell good starts from bad ones as well as all steps do."""
 ENOUGH = 3
 """The least number of finished starts that agree before the search ends; see `enough`."""
 
 _LOOSER, _CLOSER = 1000, 10
-"""Starts are compared when they are 1,000 times `tol` from their limit. Those that are nearly as
-good as the best one, but elsewhere, are compared again when they are 10 times `tol` from it."""
+"""Starts are done when they are 1,000 times `tol` from their limit. In a survey, those that are
+elsewhere than the ones before go on until they are 10 times `tol` from it."""
 _COOLING_ROWS, _MAX_HALVINGS = 256, 12
 _PATH_CELLS = 1 << 22  # more are too many to keep for an extrapolation
 _NEARLY = 20  # weights and rates change by 1/20 at most, so that 22 nats stay at least 20
@@ -70,7 +75,11 @@ class Start:
     """ln L + ln of the prior where it ended, in nats, on the rows that were searched."""
     n_steps: int
     finished: bool
-    """Whether it converged; otherwise it was given up."""
+    """Whether it converged, or made `max_iter` steps; otherwise it was given up."""
+
+    @classmethod
+    def of(cls, fit: "Fit") -> "Start":
+        return cls(fit.nats, len(fit.objectives), fit.converged)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,40 +114,50 @@ class Search:
 
 
 def search(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> Search:
-    """The best of several starts."""
-    loose = replace(settings, tol=_LOOSER * settings.tol)
-    close = replace(settings, tol=_CLOSER * settings.tol)
-    starts: list[Start] = []
-    ends: list[_End] = []  # of the finished starts
-    best: Fit | None = None
-    highest: _End | None = None
+    """The best of several starts, which race: after `FIRST_HEAT` EM steps the better half goes on
+    for as many steps again, and so on, until one is left or all are done.
+    """
     survey = is_survey(settings, k, rows.shape[1])
     n_init = number_of_starts(settings, k, rows.shape[1])
+    loose = replace(settings, tol=_LOOSER * settings.tol)
+    heat = settings.max_iter if survey else min(FIRST_HEAT, settings.max_iter)
+    racing: dict[int, Fit] = {}
+    starts: dict[int, Start] = {}
+    ends: dict[int, _End] = {}  # of the finished starts
+    highest: _End = ()
     for number in range(n_init):
         few_seeds = number % 2 == 1 if survey else number >= STARTS
         begun = begin(rows, k, settings, rng, few_seeds=few_seeds)
-        fit = evaluate(rows, begun, settings.noise)
-        fit = converge(rows, fit, replace(loose, max_iter=min(CHECK_STEP, settings.max_iter)))
-        go_on = survey or highest is None or _may_reach(fit, highest[-1].objective)
-        if go_on:
-            fit = converge(rows, fit, loose)
-        starts.append(Start(fit.nats, len(fit.objectives), go_on or fit.converged))
-        if not starts[-1].finished:
-            continue
-        end: _End = (_Place.of(fit, loose.tol),)
-        is_near = survey or best is None or best.objective - fit.objective <= end[0].close
-        if is_near and not any(_meet(end, other) for other in ends):
-            fit = converge(rows, fit, close)
-            end = (*end, _Place.of(fit, loose.tol))
-            best = fit if best is None or fit.objective > best.objective else best
-        ends.append(end)
-        if highest is None or end[-1].objective > highest[-1].objective:
-            highest = end
-        n_agreeing = sum(_meet(each, highest) for each in ends)
-        if n_agreeing == len(ends) >= enough(n_init) and highest[-1].all_differ:
+        fit = converge(rows, evaluate(rows, begun, settings.noise), replace(loose, max_iter=heat))
+        if fit.converged:
+            end: _End = (_Place.of(fit, loose.tol),)
+            if survey and not _n_meeting(end, ends):
+                fit = converge(rows, fit, replace(settings, tol=_CLOSER * settings.tol))
+                end = (*end, _Place.of(fit, loose.tol))
+            ends[number] = end
+            highest = end if not highest or end[-1].objective > highest[-1].objective else highest
+        racing[number], starts[number] = fit, Start.of(fit)
+        all_agree = len(ends) >= enough(n_init) and _n_meeting(highest, ends) == len(ends)
+        if all_agree and highest[-1].all_differ:
             break
-    assert best is not None  # the first start is finished
-    return Search(best, tuple(starts), n_agreeing)
+    while heat < settings.max_iter:
+        unfinished = [number for number, fit in racing.items() if not fit.converged]
+        if not unfinished:
+            break
+        best_first = sorted(racing, key=lambda number: -racing[number].objective)
+        racing = {number: racing[number] for number in best_first[: -(-len(racing) // 2)]}
+        heat = settings.max_iter if len(racing) == 1 else min(2 * heat, settings.max_iter)
+        for number in racing.keys() & unfinished:
+            racing[number] = fit = converge(rows, racing[number], replace(loose, max_iter=heat))
+            starts[number] = Start.of(fit)
+            if fit.converged:
+                ends[number] = (_Place.of(fit, loose.tol),)
+    best = next(iter(racing))
+    for number, fit in racing.items():  # done, or at the largest number of steps
+        starts[number] = replace(starts[number], finished=True)
+        ends.setdefault(number, (_Place.of(fit, loose.tol),))
+        best = number if fit.objective > racing[best].objective else best
+    return Search(racing[best], tuple(starts.values()), _n_meeting(ends[best], ends))
 
 
 def is_survey(settings: Settings, k: int, n_columns: int) -> bool:
@@ -148,10 +167,13 @@ def is_survey(settings: Settings, k: int, n_columns: int) -> bool:
 
 
 def number_of_starts(settings: Settings, k: int, n_columns: int) -> int:
-    """As many as asked for, or 5, or 20 for a survey."""
+    """As many as asked for, or 5; with a probability per cell, 20 for a survey and 3 for many
+    components."""
     if settings.n_init is not None:
         return settings.n_init
-    return SURVEY_STARTS if is_survey(settings, k, n_columns) else STARTS
+    if is_survey(settings, k, n_columns):
+        return SURVEY_STARTS
+    return FEW_STARTS if settings.noise.model == "cell" and k > FEW_COMPONENTS else STARTS
 
 
 def enough(n_init: int) -> int:
@@ -162,16 +184,17 @@ def enough(n_init: int) -> int:
 
 
 def number_of_seeds(settings: Settings, k: int, n_rows: int, *, few: bool = False) -> int:
-    """l: as asked for, or 2 per component, but at least 64 or 32; k if `few`, with a probability
-    per cell.
+    """l: as asked for, or 2 per component and at least 64; with a probability per cell, 1.5 per
+    component and at least 32, or k if `few`.
 
     No more than a quarter of the rows, where a seed that has only itself starves, unless that is
-    fewer than 2 per component; and no more than there are rows.
+    fewer than 2 or 1.5 per component; and no more than there are rows.
     """
-    if few and settings.noise.model == "cell" and not settings.n_seeds:
-        return k
-    least = MIN_CELL_SEEDS if settings.noise.model == "cell" else MIN_SEEDS
-    per_component = SEEDS_PER_COMPONENT * k
+    least, per_component = MIN_SEEDS, math.ceil(SEEDS_PER_COMPONENT * k)
+    if settings.noise.model == "cell":
+        if few and not settings.n_seeds:
+            return k
+        least, per_component = MIN_CELL_SEEDS, math.ceil(CELL_SEEDS_PER_COMPONENT * k)
     wanted = min(max(per_component, least), max(per_component, -(-n_rows // 4) - 1))
     return min(max(k, settings.n_seeds or wanted), max(k, n_rows))
 
@@ -277,27 +300,22 @@ def extrapolate(first: Mixture, second: Mixture, third: Mixture) -> Mixture | No
     None if that is no further than the path itself. The norms are sums of whole numbers, so that
     they are the same on every machine.
     """
-    steps = [
-        (b.means - a.means, b.weights - a.weights) for a, b in ((first, second), (second, third))
-    ]
-    r, v = steps[0], tuple(y - x for x, y in zip(*steps, strict=True))
-    squares = [
-        sum(int((np.rint(part * 2.0**20).astype(np.int64) ** 2).sum()) for part in parts)
-        for parts in (r, v)
-    ]
-    if squares[1] == 0 or squares[0] <= squares[1]:
+    path = (first, second, third)
+    kernels = backend(4e-8 * third.means.size)
+    p, p2, p3 = (np.ascontiguousarray(mixture.means.T) for mixture in path)
+    w, w2, w3 = (mixture.weights[None] for mixture in path)
+    of_means, of_weights = kernels.path_squares(p, p2, p3), kernels.path_squares(w, w2, w3)
+    r, v = of_means[0] + of_weights[0], of_means[1] + of_weights[1]
+    if v == 0 or r <= v:
         return None
-    alpha = math.sqrt(squares[0] / squares[1])
+    alpha = math.sqrt(r / v)
     means, weights = (
-        start + 2 * alpha * step + alpha * alpha * change
-        for start, step, change in zip((first.means, first.weights), r, v, strict=True)
+        kernels.path_further(p, p2, p3, alpha).T,
+        kernels.path_further(w, w2, w3, alpha),
     )
-    tiny = third.weights.min() / 2
-    weights = weights.clip(tiny, None)
-    means = means.clip(third.means.min(axis=0) / 2, (1 + third.means.max(axis=0)) / 2)
     if third.items is not None:
         means = np.where(third.items.is_value, means / third.items.pooled(means), means)
-    return replace(third, means=means, weights=weights / math.fsum(weights))
+    return replace(third, means=means, weights=weights[0] / math.fsum(weights[0]))
 
 
 def _is_close(fit: Fit, tol: float) -> bool:
@@ -355,9 +373,7 @@ def _halvings(rows: Rows, mixture: Mixture, rng: np.random.Generator) -> int:
     scores = mixture.scores()
     values = some.map_rows(scores, block_cells=l)
     for halvings in range(_MAX_HALVINGS):
-        shares, _, _ = backend(6e-8 * values.size).posteriors(
-            values >> halvings, scores.bits, fixed.tables()
-        )
+        shares, _, _ = backend(6e-8 * values.size).posteriors(values >> halvings, scores.bits)
         squares = int(((shares >> 15) ** 2).sum())
         if squares**2 * l <= (len(values) << 30) ** 2:
             return halvings
@@ -408,20 +424,12 @@ _End = tuple[_Place, ...]
 """Where a start was first compared, and where it went from there, if it did."""
 
 
-def _meet(end: _End, other: _End) -> bool:
-    """Whether two starts were at the same place."""
-    return end is other or any(a.agrees(b) for a in end for b in other)
-
-
-def _may_reach(fit: Fit, objective: int) -> bool:
-    """Whether a fit that goes on may end with this objective.
-
-    Gains that shrink by a factor r lead to g·r/(1-r) more after a gain g. With a probability per
-    cell, where EM may be slow, gains may fall as 1/t² instead, and lead to g·t more.
-    """
-    if len(fit.objectives) < 3:
-        return True
-    first, second, third = fit.objectives[-3:]
-    before, gain, behind = second - first, third - second, objective - third
-    slow = fit.mixture.noise is None and behind <= HOPE * gain * len(fit.objectives)
-    return behind <= 0 or gain >= before or slow or behind * (before - gain) <= HOPE * gain * gain
+def _n_meeting(end: _End, ends: dict[int, _End]) -> int:
+    """How many of the ends were somewhere at the same place as this one."""
+    n_meeting = 0
+    for other in ends.values():
+        meets = end is other
+        for place, others in itertools.product(end, other):
+            meets = meets or place.agrees(others)
+        n_meeting += meets
+    return n_meeting

@@ -127,7 +127,7 @@ class Statistics:
         """ln(1-μ_s), 0 for values of items, and ln μ_s, in units of 2^-32 nats."""
         shares = self.column_shares
         to_logs = backend(8e-8 * len(shares)).logs
-        if_zero, if_one = to_logs(1 - shares, fixed.tables()), to_logs(shares, fixed.tables())
+        if_zero, if_one = to_logs(1 - shares), to_logs(shares)
         if self.items is not None:
             if_zero[self.items.is_value] = 0
         return if_zero, if_one
@@ -198,13 +198,14 @@ def accumulate(
     n, k = rows.shape[1], scores.n_components
     workers = max(1, _STATISTICS_BYTES // (3 * 8 * k * n))
     block_cells = min(k, 2 * words_for(n))  # scores are made for a chunk of rows at a time
-    by_words = rows.layout == PLAIN and not rows.very_sparse and not halvings
-    if isinstance(scores, PopcountScores) and by_words:
+    in_chunks = rows.layout != PLAIN or rows.very_sparse or halvings > 0
+    if isinstance(scores, PopcountScores) and not in_chunks:
         start: Any = partial(WordSums, scores)
     else:
         table = scores.table(rows.base, rows.layout.missing).scaled_down(halvings)
-        start, block_cells = partial(EventSums, table), _EVENTS_PER_WORD * k
-    total = rows.fold(start, block_cells=block_cells, workers=workers)
+        table.screen  # noqa: B018 - made here, so that threads need not wait for each other
+        start, block_cells, in_chunks = partial(EventSums, table), _EVENTS_PER_WORD * k, True
+    total = rows.fold(start, block_cells=block_cells, workers=workers, in_chunks=in_chunks)
     statistics: Statistics = total.statistics(n, rows.layout.weight_one or 1)
     if items is not None:
         statistics = replace(statistics, items=items)
@@ -248,7 +249,7 @@ class WordSums(Sums):
         seconds = len(bits) * len(scores.const) * (2e-9 * bits.shape[1] + 6e-8)
         counts = backend(seconds).popcount_pass(
             bits, scores.templates, scores.const, scores.per_one, scores.per_match, scores.bits,
-            fixed.tables(), self.mass, self.sums,
+            self.mass, self.sums,
         )  # fmt: skip
         self._count(len(bits), *counts)
 
@@ -277,7 +278,7 @@ class EventSums(Sums):
         seconds = len(table.at_base) * (2e-9 * n_events + 6e-8 * len(events))
         counts = backend(seconds).event_pass(
             events.starts, events.cells, weights, table.at_base, table.lines, table.screen,
-            table.bits, fixed.tables(), self.mass, self.sums, self._whole,
+            table.bits, self.mass, self.sums, self._whole,
         )  # fmt: skip
         self._count(len(events) if weights is None else int(weights.sum()), *counts)
 

@@ -27,7 +27,7 @@ from bitmix.kernels.fixed import MAX_COMPONENTS, MAX_ROWS
 from bitmix.models import file as modelfile
 from bitmix.models.mixture import Floats, Mixture, check_means
 from bitmix.models.tree import Tree
-from bitmix.rows import Rows, as_rows, check_items, is_dask, table_hash
+from bitmix.rows import Rows, as_rows, check_items, table_hash
 from bitmix.rows.codes import Codes
 from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
@@ -364,7 +364,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
             X, self.binarize, missing=missing or self._takes_missing, sample_weight=sample_weight,
             codes=self.codes_,
         )  # fmt: skip
-        self._check_columns(X, rows, reset=False)
+        self._check_columns(X, rows)
         if self.mixture_.items is not None:
             check_items(rows, self.mixture_.items)
         return rows
@@ -468,30 +468,34 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         tags.input_tags.allow_nan = self._takes_missing
         return tags
 
-    def _check_columns(self, X: Any, rows: Rows, *, reset: bool) -> None:
-        """Store the number and names of the columns, or check them against those of the fit.
+    def _set_columns(self, X: Any, rows: Rows) -> None:
+        """Store the number and names of the columns, their codes, and the hash of the table.
 
-        scikit-learn handles tables and arrays of 0 and 1. Rows that are packed or on a cluster
-        bring their own names; recoded tables have one name per column of bits.
+        Rows that are packed or on a cluster bring their own names; recoded tables have one name per
+        column of bits. scikit-learn reads the names of other tables.
+        """
+        self.k_chosen_, self.table_hash_ = False, table_hash(rows)
+        self.n_features_in_ = rows.shape[1]
+        for name in ("codes_", "feature_names_in_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
+        if (codes := getattr(rows, "codes", None)) is not None:
+            self.codes_ = codes
+        if codes is not None or rows.remote or hasattr(X, "feature_names"):
+            if rows.feature_names is not None:
+                self.feature_names_in_ = np.array(rows.feature_names, dtype=object)
+        elif hasattr(X, "columns") or hasattr(X, "__dataframe__"):
+            validate_data(self, X, reset=True, skip_check_array=True)
+
+    def _check_columns(self, X: Any, rows: Rows) -> None:
+        """Check the number and names of the columns against those of the fit.
+
+        scikit-learn checks tables and arrays of 0 and 1, all others are checked here.
         """
         codes = getattr(rows, "codes", None)
-        if reset:
-            self.k_chosen_, self.table_hash_ = False, table_hash(rows)
-            if codes is not None:
-                self.codes_ = codes
-            elif "codes_" in vars(self):
-                del self.codes_
-        if codes is None and not hasattr(X, "feature_names") and not is_dask(X):
-            validate_data(self, X, reset=reset, skip_check_array=True)
+        if codes is None and not rows.remote and not hasattr(X, "feature_names"):
+            validate_data(self, X, reset=False, skip_check_array=True)
             return
-        n, names = rows.shape[1], getattr(rows, "feature_names", None)
-        if reset:
-            self.n_features_in_ = n
-            if names is not None:
-                self.feature_names_in_ = np.array(names, dtype=object)
-            elif hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
-            return
+        n, names = rows.shape[1], rows.feature_names
         if n != self.n_features_in_:
             raise InputError(
                 f"X has {n} features, but {type(self).__name__} is expecting "
@@ -518,12 +522,10 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
 
         Components of equal weight are ordered by template bits. A background component stays last.
         """
-        templates, weights = mixture.templates, mixture.weights
-        order = sorted(
-            range(len(weights) - background),
-            key=lambda i: (-weights[i], templates[i].tobytes(), means[i].tobytes()),
-        )
-        order += range(len(weights) - background, len(weights))
+        templates, k = map(bytes, mixture.templates), len(mixture.weights)
+        keys = list(zip(-mixture.weights, templates, map(bytes, means), strict=True))
+        order = sorted(range(k - background), key=keys.__getitem__)
+        order += range(k - background, k)
         self._set_mixture(mixture.reordered(order), means[order])
         return order
 
@@ -551,14 +553,6 @@ def _checked(value: Any, example: Any, name: str) -> Any:
     return checks.whole(value, name, least=0)
 
 
-def _memory() -> int:
-    """The memory of this machine in bytes; a very large number if it is unknown."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return 1 << 62
-
-
 def check_components(value: Any, m: int, n: int) -> int:
     """Check k: at most one component per row, and no more than sums and memory can hold."""
     k = checks.whole(value, "n_components", least=1)
@@ -572,7 +566,11 @@ def check_components(value: Any, m: int, n: int) -> int:
             f"n_components must be at most the number of rows, n_samples={m}, got {k}: "
             "use fewer components or more rows"
         )
-    needed, there = _BYTES_PER_CELL * k * n, _memory()
+    needed = _BYTES_PER_CELL * k * n
+    try:
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # not every system tells
+        there = needed
     if needed > there:
         raise InputError(
             f"{k:,} components of {n:,} columns need {needed >> 30:,} GB or more, but there are "

@@ -1,5 +1,6 @@
 """The estimators of the paper: two-round EM, and the original EM it is compared with."""
 
+from contextlib import nullcontext
 from typing import Any, ClassVar, Self
 
 from bitmix.em.classic import FitResult, iterate, likeliest
@@ -130,7 +131,8 @@ class TwoRoundEM(FittedTemplates):
             Seeds of round 1, instead of random rows; `n_init` then has no effect.
         """
         rounds = checks.whole(self.rounds, "rounds", least=2, remedy="round 2 follows the pruning")
-        noise, pruning = checks.optional(checks.noise, self.noise), as_pruning(self.pruning)
+        noise = None if self.noise is None else checks.noise(self.noise)
+        pruning = as_pruning(self.pruning)
         n_init = checks.whole(self.n_init, "n_init", least=1)
         delta = checks.between(self.delta, "delta", 0, 1)
         rows = binary_rows(X, self.binarize)
@@ -139,16 +141,12 @@ class TwoRoundEM(FittedTemplates):
         if self.round_one_rows is not None:
             m = min(m, checks.whole(self.round_one_rows, "round_one_rows", least=k))
         if seeds is None:
-            start, n_seeds = (
-                None,
-                number_of_seeds(
-                    m,
-                    k,
-                    n_seeds=checks.optional(checks.seeds, self.n_seeds, k),
-                    min_weight=checks.optional(checks.weight, self.min_weight, k),
-                    delta=delta,
-                ),
-            )
+            start, n_seeds, min_weight = None, self.n_seeds, self.min_weight
+            if n_seeds is not None:
+                n_seeds = checks.seeds(n_seeds, k)
+            if min_weight is not None:
+                min_weight = checks.weight(min_weight, k)
+            n_seeds = number_of_seeds(m, k, n_seeds=n_seeds, min_weight=min_weight, delta=delta)
         else:
             start = given(seeds, (k, n), noise, name="seeds")
             n_seeds, n_init = start.n_components, 1
@@ -160,9 +158,9 @@ class TwoRoundEM(FittedTemplates):
                 pruning=pruning, rng=stream(seed, "seeds", number), start=start,
             )  # fmt: skip
 
-        with shown(self.verbose):
+        with shown() if self.verbose else nullcontext():
             fit = likeliest(rows, map(run, range(n_init)))
-        self._check_columns(X, rows, reset=True)
+        self._set_columns(X, rows)
         self.seed_, self.n_seeds_, self.history_ = seed, n_seeds, fit.history
         self._set_ordered(fit.mixture, fit.mixture.means)
         return self
@@ -258,7 +256,7 @@ class ClassicEM(FittedTemplates):
         y : ignored
         """
         max_iter = checks.whole(self.max_iter, "max_iter", least=1)
-        noise = checks.optional(checks.noise, self.noise)
+        noise = None if self.noise is None else checks.noise(self.noise)
         n_init = checks.whole(self.n_init, "n_init", least=1)
         rows = binary_rows(X, self.binarize)
         m, n = rows.shape
@@ -269,12 +267,12 @@ class ClassicEM(FittedTemplates):
             start = pick(rows, k, stream(seed, "seeds", number), noise)
             return iterate(rows, start, max_iter)
 
-        with shown(self.verbose):
+        with shown() if self.verbose else nullcontext():
             if self.init is None:
                 fit = likeliest(rows, map(run, range(n_init)))
             else:
                 fit = iterate(rows, given(self.init, (k, n), noise), max_iter)
-        self._check_columns(X, rows, reset=True)
+        self._set_columns(X, rows)
         self.seed_, self.history_ = seed, fit.history
         self.n_iter_, self.converged_ = len(fit.history), fit.converged
         self._set_ordered(fit.mixture, fit.mixture.means)

@@ -4,6 +4,7 @@ import math
 import time
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -223,7 +224,7 @@ def select_components(
     deadline = math.inf if limit is None else time.monotonic() + limit
     question = Question(rows, items, wanted, criterion, deadline)
     n_blrt = checks.whole(blrt, "blrt", least=0)
-    with shown(estimator.verbose):
+    with shown() if estimator.verbose else nullcontext():
         if estimator.noise_model != "auto" or estimator.noise is not None:
             selection = _enumerated(estimator, {}, question)
         else:

@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -23,7 +24,6 @@ from bitmix.kernels.items import Items
 from bitmix.models.mixture import NOISE_MODELS, Floats, Mixture, NoiseModel
 from bitmix.models.tree import Tree
 from bitmix.rows import Rows, as_rows, check_items
-from bitmix.rows.convert import spans
 from bitmix.rows.learn import NO_WISHES, Wishes
 from bitmix.support import checks
 from bitmix.support.progress import shown
@@ -62,10 +62,11 @@ class TemplateMixture(
     prior : float, default=0.1
         The strength of the prior, in rows; see Notes. With 0, the likelihood is maximised.
     n_init : int, optional
-        The largest number of starts. By default it is 5, or 20 with a probability per cell for
-        at most 64 columns and 512 cells, as in surveys, where starts often end at different
-        places. If more than half of them agree, and at least three, and no finished start ended
-        elsewhere, the search ends earlier.
+        The largest number of starts. By default it is 5; with a probability per cell, it is 3
+        for more than 32 components, and 20 for at most 64 columns and 512 cells, as in surveys,
+        where starts often end at different places. Starts race: those that are behind are given
+        up, except in surveys. If more than half of them agree, and at least three, and no finished
+        start ended elsewhere, no more are made.
     max_iter : int, default=10000
         The largest number of EM steps, of each start and of the fit to all rows.
     tol : float, default=1e-7
@@ -73,7 +74,8 @@ class TemplateMixture(
         last two gains.
     min_weight : float, optional
         The smallest weight that a template may have, if known: it sets how many seeds are drawn. By
-        default there are 2 seeds per component, and at least 64, or 32 with a probability per cell.
+        default there are 2 seeds per component, and at least 64; with a probability per cell, 1.5
+        per component, and at least 32.
     delta : float, default=0.1
         The probability of failure the seeds are chosen for, with `min_weight`.
     max_rows_search : int, optional
@@ -245,7 +247,7 @@ class TemplateMixture(
         if self.init is not None:
             start = replace(initial_mixture(self.init, rows, k), items=noise.items)
         seed = seed_of(self.random_state)
-        with shown(self.verbose):
+        with shown() if self.verbose else nullcontext():
             result = self._fit_mixture(
                 rows, k, settings, compare_models=compare_models, max_rows=max_rows, seed=seed,
                 start=start,
@@ -255,12 +257,13 @@ class TemplateMixture(
                 settings = replace(settings, noise=replace(noise, background=True))
                 begun = with_background(fit.mixture)
                 fit = converge(rows, evaluate(rows, begun, settings.noise), settings)
-        self._check_columns(X, rows, reset=True)
+        self._set_columns(X, rows)
         self.seed_ = seed
         noise = replace(noise, model=fit.mixture.noise_model)
         self.n_seeds_ = number_of_seeds(replace(settings, noise=noise), k, total)
         self.n_rows_searched_ = result.n_rows_searched
-        self.noise_model_scores_ = {m: vars(s) for m, s in result.noise_model_scores.items()}
+        scores = result.noise_model_scores
+        self.noise_model_scores_ = {model: vars(score) for model, score in scores.items()}
         self.starts_ = tuple(map(vars, found.starts))
         self.n_starts_ = sum(start.finished for start in found.starts)
         self.n_agreeing_ = found.n_agreeing
@@ -401,12 +404,14 @@ class TemplateMixture(
 
     def _settings(self, noise: Noise, k: int) -> Settings:
         """The settings of a search, from the parameters of the user."""
-        delta, n_seeds = checks.between(self.delta, "delta", 0, 1), None
+        delta, n_seeds, n_init = checks.between(self.delta, "delta", 0, 1), None, self.n_init
         if self.min_weight is not None:
             n_seeds = math.ceil(seeds_needed(checks.weight(self.min_weight, k), delta))
+        if n_init is not None:
+            n_init = checks.whole(n_init, "n_init", least=1)
         return Settings(
             noise=noise,
-            n_init=checks.optional(checks.whole, self.n_init, "n_init", least=1),
+            n_init=n_init,
             max_iter=checks.whole(self.max_iter, "max_iter", least=1),
             tol=checks.not_negative(self.tol, "tol"),
             n_seeds=n_seeds,
@@ -442,8 +447,9 @@ class TemplateMixture(
 def count_distinct(rows: Rows, k: int) -> int:
     """The number of distinct rows if it is below k, otherwise 0."""
     seen: set[bytes] = set()
-    for start, stop in spans(rows.shape[0], _ROWS_AT_ONCE):
-        seen.update(rows.subset(np.arange(start, stop)).keys())
+    m = rows.shape[0]
+    for start in range(0, m, _ROWS_AT_ONCE):
+        seen.update(rows.subset(np.arange(start, min(start + _ROWS_AT_ONCE, m))).keys())
         if len(seen) >= k:
             return 0
     return len(seen)

@@ -66,9 +66,9 @@ class Counts:
 
     @property
     def cells(self) -> Ints:
-        return np.broadcast_to(self.sizes[:, None], self.ones.shape) if self.known is None else (
-            self.known
-        )  # fmt: skip
+        if self.known is not None:
+            return self.known
+        return np.broadcast_to(self.sizes[:, None], self.ones.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,10 +115,8 @@ class Members:
         1 - Σ_y |x ∧ y| / Σ_y |x ∨ y|.
         """
         ones, sizes = self.counts.ones, self.counts.sizes
-        zeros, nothing = (
-            self.counts.cells - ones,
-            np.zeros((self.k, words_for(ones.shape[1])), WORD),
-        )
+        zeros = self.counts.cells - ones
+        nothing = np.zeros((self.k, words_for(ones.shape[1])), WORD)
         if metric == "hamming":
             base, lines = pack(ones > zeros), _planes(np.abs(ones - zeros))
             least = np.minimum(ones, zeros).sum(axis=1)
@@ -160,9 +158,8 @@ class Members:
         some = self.rows.subset(candidates)
         words = some.layout.bits(some.words, some.shape[1])
         sizes = np.bitwise_count(words).sum(axis=1, dtype=np.int64)
-        total, weight, step = np.zeros(len(candidates), dtype=np.int64), 0, 1 + (
-            _PAIRS_AT_ONCE // max(1, len(candidates))
-        )  # fmt: skip
+        total, weight = np.zeros(len(candidates), dtype=np.int64), 0
+        step = 1 + _PAIRS_AT_ONCE // max(1, len(candidates))
         for at in range(0, len(members), step):
             others = self.rows.subset(members[at : at + step])
             other_words = np.ascontiguousarray(others.layout.bits(others.words, others.shape[1]))
@@ -248,9 +245,8 @@ def _count(block: Block, labels: Ints, k: int) -> Counts:
 def _planes(values: Ints) -> Words:
     """The binary digits of whole numbers, (k, n), packed by digit: (k, digits, words)."""
     digits = max(1, int(values.max(initial=0)).bit_length())
-    return np.stack(
-        [pack((values >> p & 1).astype(np.uint8)) for p in range(digits)], axis=1
-    ).copy()  # fmt: skip
+    planes = [pack((values >> p & 1).astype(np.uint8)) for p in range(digits)]
+    return np.stack(planes, axis=1).copy()
 
 
 def _score(words: Words, owner: Ints, base: Words, planes: Words) -> Ints:

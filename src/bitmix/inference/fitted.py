@@ -36,6 +36,13 @@ class Refittable(Fitted, Protocol):
     def settings_like_fit(self) -> Settings: ...
 
 
+def fitted(model: Any) -> Fitted:
+    """Check that the model is a fitted estimator, and return it."""
+    if isinstance(model, Fitted):
+        return model
+    raise InputError(f"model must be a fitted estimator of bitmix, got {type(model).__name__}")
+
+
 def refittable(model: Any, what: str) -> Refittable:
     """Check that the model can be fitted again to other rows, and return it."""
     if isinstance(model, Refittable):

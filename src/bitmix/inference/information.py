@@ -89,9 +89,7 @@ def from_information(rows: BitMatrix, mixture: Mixture, level: float) -> Analyti
         )
     covariance = inverse(information(rows, mixture, free))
     n_classes, p = mixture.n_components - 1, mixture.means
-    shares = _softmax_errors(
-        mixture.weights, np.arange(n_classes), covariance[:n_classes, :n_classes]
-    )
+    shares = _softmax_errors(mixture.weights, covariance[:n_classes, :n_classes])
     errors = np.full(p.shape, np.nan)
     for part in free.parts:
         at = n_classes + part.first + np.arange(len(part.columns))
@@ -100,9 +98,7 @@ def from_information(rows: BitMatrix, mixture: Mixture, level: float) -> Analyti
             errors[part.i, part.columns] = _logit_errors(p[part.i, part.columns], inside)
         else:
             chosen = np.append(part.columns, part.others)
-            errors[part.i, chosen] = _softmax_errors(
-                p[part.i, chosen], np.arange(len(part.columns)), inside
-            )
+            errors[part.i, chosen] = _softmax_errors(p[part.i, chosen], inside)
     return AnalyticErrors(
         standard_errors=Estimates(shares, errors),
         n_left_out=int(np.isnan(errors).sum()),
@@ -231,8 +227,10 @@ def _logit_errors(p: Floats, covariance: Floats) -> Floats:
     return p * (1 - p) * np.sqrt(np.diagonal(covariance))
 
 
-def _softmax_errors(p: Floats, free: NDArray[np.intp], covariance: Floats) -> Floats:
-    """Standard errors of probabilities with a constant sum, given those of the free logits."""
+def _softmax_errors(p: Floats, covariance: Floats) -> Floats:
+    """Standard errors of probabilities with a constant sum, given the covariance of the logits of
+    all but the last.
+    """
     total = math.fsum(p)
-    slopes = (np.diag(p) - np.outer(p, p) / total)[:, free]
+    slopes = (np.diag(p) - np.outer(p, p) / total)[:, : len(covariance)]
     return np.sqrt(np.einsum("ij,jk,ik->i", slopes, covariance, slopes))

@@ -7,7 +7,7 @@ import numpy as np
 from bitmix.em.step import expect
 from bitmix.errors import InputError
 from bitmix.inference.bootstrap import Bootstrap
-from bitmix.inference.fitted import Fitted, item_answers, item_columns
+from bitmix.inference.fitted import fitted, item_answers, item_columns
 from bitmix.inference.information import AnalyticErrors, analytic_standard_errors
 from bitmix.inference.tables import Column, Table
 from bitmix.kernels import fixed
@@ -59,8 +59,7 @@ def item_probabilities(
     | dances | 0.400 | 5 |
     <BLANKLINE>
     """
-    if not isinstance(model, Fitted):
-        raise InputError(f"model must be a fitted estimator of bitmix, got {type(model).__name__}")
+    model = fitted(model)
     mixture, p = model.mixture_, model.mixture_.probabilities
     rows = None if X is None else model.rows_like_fit(X, sample_weight)
     people = None if rows is None else known_people(rows)

@@ -24,7 +24,7 @@ from scipy.stats import chi2
 from bitmix.em import predict
 from bitmix.errors import InputError
 from bitmix.inference.classification import classification_matrix, influence
-from bitmix.inference.fitted import Fitted, in_memory
+from bitmix.inference.fitted import fitted, in_memory
 from bitmix.inference.tables import Column, Table
 from bitmix.kernels.fixed import Ints
 from bitmix.models.mixture import Floats
@@ -179,8 +179,7 @@ def relate(
     >>> relation.estimates.round(), relation.overall()["p_value"] < 0.001
     (array([20., 30.]), True)
     """
-    if not isinstance(model, Fitted):
-        raise InputError(f"model must be a fitted estimator of bitmix, got {type(model).__name__}")
+    model = fitted(model)
     if method not in METHODS:
         raise InputError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
     rows = in_memory(model.rows_like_fit(X), "relate")

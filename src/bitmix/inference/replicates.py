@@ -54,6 +54,6 @@ def known_words(rows: BitMatrix, rng: np.random.Generator, n: int) -> NDArray[np
     if not rows.layout.missing:
         return None
     drawn = rng.choice(len(rows), size=n, p=rows.weights / rows.weights.sum())
-    known = rows.layout.known(rows.take_words(drawn), rows.shape[1])
+    known = rows.layout.known(rows.subset(drawn).words, rows.shape[1])
     assert known is not None
     return known

@@ -13,8 +13,8 @@ import numpy as np
 from bitmix.em.search import converge, evaluate
 from bitmix.errors import InputError
 from bitmix.inference.fitted import (
-    Fitted,
     Refittable,
+    fitted,
     in_memory,
     item_columns,
     item_names,
@@ -117,8 +117,7 @@ def bivariate_residuals(
     >>> pair["item"], pair["other_item"]
     ('column 0', 'column 1')
     """
-    if not isinstance(model, Fitted):
-        raise InputError(f"model must be a fitted estimator of bitmix, got {type(model).__name__}")
+    model = fitted(model)
     n = checks.whole(n, "n", least=0)
     rows = in_memory(model.rows_like_fit(X, sample_weight), "bivariate_residuals")
     rows = patterns_of(rows) or rows

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from bitmix.em import predict
-from bitmix.errors import InputError
-from bitmix.inference.fitted import Fitted, number_of_cells, patterns_of
+from bitmix.inference.fitted import Fitted, fitted, number_of_cells, patterns_of
 from bitmix.kernels import fixed
 from bitmix.kernels.items import Items
 from bitmix.models.mixture import Floats, Mixture
@@ -178,8 +177,7 @@ def fit_statistics(model: Fitted, X: Any, sample_weight: Any = None) -> FitStati
     >>> fit.n, fit.n_parameters, fit.df, round(fit.bic, 1)
     (100.0, 3, 4, 417.6)
     """
-    if not isinstance(model, Fitted):
-        raise InputError(f"model must be a fitted estimator of bitmix, got {type(model).__name__}")
+    model = fitted(model)
     rows = model.rows_like_fit(X, sample_weight)
     mixture = model.mixture_.density()
     patterns = patterns_to_count(rows, mixture.items)

@@ -10,11 +10,11 @@ from typing import Any
 from bitmix.errors import InputError
 
 _NOTHING = "–"
-_LATEX = {
+_LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--",
     "−": "$-$", "²": "$^2$", "χ": r"$\chi$", "<": r"$<$", ">": r"$>$",
-}  # fmt: skip
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -85,14 +85,14 @@ class Table:
         aligned = ["---:" if self._is_number(c) else "---" for c in self.columns]
         head = [c.heading for c in self.columns]
         lines = [[cell.replace("|", r"\|") for cell in line] for line in (head, *self.lines())]
-        return "\n".join(_joined(line) for line in (lines[0], aligned, *lines[1:])) + "\n"
+        return "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], aligned, *lines[1:]))
 
     def to_latex(self) -> str:
         """A LaTeX tabular with the rules of booktabs."""
         aligned = "".join("r" if self._is_number(column) else "l" for column in self.columns)
 
         def line(cells: Sequence[str]) -> str:
-            return " & ".join(_escaped(cell) for cell in cells) + r" \\"
+            return " & ".join(cell.translate(_LATEX) for cell in cells) + r" \\"
 
         parts = [rf"\begin{{tabular}}{{{aligned}}}", r"\toprule"]
         parts += [line([column.heading for column in self.columns]), r"\midrule"]
@@ -116,14 +116,6 @@ class Table:
 def is_nothing(value: Any) -> bool:
     """Whether there is no value: None or NaN."""
     return value is None or (isinstance(value, float) and math.isnan(value))
-
-
-def _joined(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _escaped(text: str) -> str:
-    return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
 def _plain(value: Any) -> Any:

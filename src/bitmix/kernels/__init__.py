@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from bitmix.errors import InputError
 from bitmix.kernels.bits import Words
-from bitmix.kernels.fixed import Ints, Tables
+from bitmix.kernels.fixed import Ints
 from bitmix.system import keep_freed_memory
+
+Floats = NDArray[np.float64]
 
 
 class Kernels(Protocol):
@@ -34,7 +36,7 @@ class Kernels(Protocol):
 
     def event_pass(
         self, starts: Ints, cells: Any, weights: Ints | None, const: Ints, table: Ints, screen: Any,
-        bits: int, tables: Tables, mass: Ints, sums: Ints, whole: Ints | None = None,
+        bits: int, mass: Ints, sums: Ints, whole: Ints | None = None,
     ) -> tuple[int, int, int]: ...  # fmt: skip
 
     def add_whole(self, whole: Ints, const: Ints, table: Ints, mass: Ints, sums: Ints) -> int: ...
@@ -45,19 +47,18 @@ class Kernels(Protocol):
 
     def popcount_pass(
         self, words: Words, templates: Words, const: Ints, per_one: Ints, per_match: Ints,
-        bits: int, tables: Tables, mass: Ints, sums: Ints,
+        bits: int, mass: Ints, sums: Ints,
     ) -> tuple[int, int, int]: ...  # fmt: skip
 
-    def posteriors(self, scores: Ints, bits: int, tables: Tables) -> tuple[Ints, Ints, Ints]: ...
+    def posteriors(self, scores: Ints, bits: int) -> tuple[Ints, Ints, Ints]: ...
 
-    def logs(self, values: NDArray[np.float64], tables: Tables) -> Ints: ...
+    def logs(self, values: Floats) -> Ints: ...
 
     def cell_lines(
-        self, p: NDArray[np.float64], base: NDArray[np.bool_], bits: int, tables: Tables,
-        lines: Ints,
+        self, p: Floats, base: NDArray[np.bool_], bits: int, lines: Ints
     ) -> Ints: ...  # fmt: skip
 
-    def mean_line(self, lines: Ints, rates: Ints) -> Ints: ...
+    def mean_line(self, lines: Ints, base: NDArray[np.bool_], rates: Ints) -> Ints: ...
 
     def owned_scores(self, words: Words, owner: Ints, base: Words, planes: Words) -> Ints: ...
 
@@ -66,9 +67,15 @@ class Kernels(Protocol):
     def disagreement(self, rows: Ints, others: Ints, shift: Ints) -> Ints: ...
 
     def merged_likelihoods(
-        self, ones: NDArray[np.float64], cells: NDArray[np.float64], i: int,
-        others: NDArray[np.intp], tables: Tables,
+        self, ones: Floats, cells: Floats, i: int,
+        others: NDArray[np.intp],
     ) -> Ints: ...  # fmt: skip
+
+    def path_squares(self, first: Floats, second: Floats, third: Floats) -> tuple[int, int]: ...
+
+    def path_further(
+        self, first: Floats, second: Floats, third: Floats, alpha: float
+    ) -> Floats: ...
 
     def column_sums(self, words: Words, shares: Ints, n_columns: int) -> Ints: ...
 

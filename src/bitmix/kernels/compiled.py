@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from bitmix.errors import CacheWarning
 from bitmix.kernels import fixed, reference
 from bitmix.kernels.bits import Words
-from bitmix.kernels.fixed import Ints, Tables
+from bitmix.kernels.fixed import Ints
 from bitmix.kernels.reference import Cells, Floats
 from bitmix.kernels.threads import available, run_in_threads
 
@@ -63,19 +63,24 @@ _CELLS = types.Array(types.uint32, 1, "C", readonly=True)
 _GAPS1 = types.Array(types.uint16, 1, "C")
 _GAPS2 = types.Array(types.uint16, 2, "C")
 _BOOLS1 = types.Array(types.boolean, 1, "C", readonly=True)
+_FLOATS1 = types.Array(types.float64, 1, "C", readonly=True)
 _FLOATS2 = types.Array(types.float64, 2, "C", readonly=True)
 _OUT1 = types.Array(types.int64, 1, "C")
 _OUT2 = types.Array(types.int64, 2, "C")
 
 # numba freezes these into machine code and keeps it on disk for as long as *this file* stays the
 # same. So they are repeated here, and a change in `fixed` alone is an error, not a stale kernel.
-CUT_NATS, EXP_BITS, LN2_48, LOG_BITS, SHARE_BITS = 22, 31, 195103586505167, 32, 30
-for _name in ("CUT_NATS", "EXP_BITS", "LN2_48", "LOG_BITS", "SHARE_BITS"):
+CUT_NATS, EXP_BITS, LOG_BITS, SHARE_BITS = 22, 31, 32, 30
+LN2, SHORT_LN2, PER_LN2 = 0.6931471805599453, 0.6931471805599472, 1.4426950408889634
+for _name in (
+    "CUT_NATS", "EXP_BITS", "LOG_BITS", "SHARE_BITS", "LN2", "SHORT_LN2", "PER_LN2",
+):  # fmt: skip
     if globals()[_name] != getattr(fixed, _name):
         raise ImportError(f"kernels.compiled and kernels.fixed disagree on {_name}")
 
 _SHARE_ONE = 1 << SHARE_BITS
 _LEAST_NORMAL = 2.0**-1022
+_ROOT_HALF_BITS = 0x3FE6A09E667F3BCD  # of the float √½, from which a mantissa is counted
 
 _WIDE = 8  # whole numbers that the processor adds at once
 _CHUNK_ROWS = 128  # rows scored at once, so that scores and a tile of the table stay in the cache
@@ -245,6 +250,26 @@ def _popcount(typing_context: Any, word: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _as_float(typing_context: Any, word: Any) -> Any:
+    """The float with these bits."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.DoubleType())
+
+    return types.float64(types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+def _bits_of(typing_context: Any, value: Any) -> Any:
+    """The bits of a float."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], _INT)
+
+    return types.int64(types.float64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
 def _trailing_zeros(typing_context: Any, word: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = ir.FunctionType(_INT, [_INT, ir.IntType(1)])
@@ -345,7 +370,7 @@ def screen(const: Ints, table: Ints, k: int, bits: int) -> Any:
 
 def event_pass(
     starts: Ints, cells: Cells, weights: Ints | None, const: Ints, table: Ints, screen: Any,
-    bits: int, tables: Tables, mass: Ints, sums: Ints, whole: Ints | None = None,
+    bits: int, mass: Ints, sums: Ints, whole: Ints | None = None,
 ) -> tuple[int, int, int]:  # fmt: skip
     """See `reference.event_pass`; the table has lines of whole vectors, as `sums` has.
 
@@ -356,9 +381,7 @@ def event_pass(
     totals = np.zeros(5, dtype=np.int64)
     screen = _NO_SCREEN if screen is None else screen
     whole = np.zeros((0, 1), dtype=np.int64) if whole is None else whole
-    _event_pass(
-        starts, cells, counts, const, table, *screen, bits, *tables, whole, mass, sums, totals
-    )
+    _event_pass(starts, cells, counts, const, table, *screen, bits, whole, mass, sums, totals)
     return _unsplit(totals)
 
 
@@ -379,7 +402,7 @@ def popcount_scores(
 
 def popcount_pass(
     words: Words, templates: Words, const: Ints, per_one: Ints, per_match: Ints, bits: int,
-    tables: Tables, mass: Ints, sums: Ints,
+    mass: Ints, sums: Ints,
 ) -> tuple[int, int, int]:  # fmt: skip
     """See `reference.popcount_pass`."""
     words, templates = np.ascontiguousarray(words), np.ascontiguousarray(templates)
@@ -387,7 +410,7 @@ def popcount_pass(
     totals = np.zeros(5, dtype=np.int64)
     _popcount_pass(
         words, templates, np.ascontiguousarray(templates.T), sizes, const, per_one, per_match, bits,
-        *tables, mass, sums, totals,
+        mass, sums, totals,
     )  # fmt: skip
     return _unsplit(totals)
 
@@ -418,25 +441,27 @@ def add_column_sums(words: Words, shares: Ints, out: Ints) -> None:
         _sum_shares(words, shares, owner, out)
 
 
-def posteriors(scores: Ints, bits: int, tables: Tables) -> tuple[Ints, Ints, Ints]:
+def posteriors(scores: Ints, bits: int) -> tuple[Ints, Ints, Ints]:
     """See `reference.posteriors`."""
     shares = np.empty(scores.shape, dtype=np.int64)
     tops = np.empty(len(scores), dtype=np.int64)
     logs = np.empty(len(scores), dtype=np.int64)
-    _posteriors(np.ascontiguousarray(scores), bits, *tables, shares, tops, logs)
+    _posteriors(np.ascontiguousarray(scores), bits, shares, tops, logs)
     return shares, tops, logs
 
 
-def logs(values: NDArray[np.float64], tables: Tables) -> Ints:
+def logs(values: NDArray[np.float64]) -> Ints:
     """See `reference.logs`."""
     if not values.min(initial=1.0) >= _LEAST_NORMAL:
-        return reference.logs(values, tables)
+        return reference.logs(values)
+    if not values.flags.forc:
+        values = np.ascontiguousarray(values)
     out = np.empty_like(values, dtype=np.int64)  # in the order of memory that the values have
-    _logs(values.ravel(order="K").view(np.int64), tables.logs, out.ravel(order="K"))
+    _logs(values.ravel(order="K"), out.ravel(order="K"))
     return out
 
 
-def cell_lines(p: Floats, base: NDArray[np.bool_], bits: int, tables: Tables, lines: Ints) -> Ints:
+def cell_lines(p: Floats, base: NDArray[np.bool_], bits: int, lines: Ints) -> Ints:
     """See `reference.cell_lines`."""
     (n, k), threads = p.shape, available() if p.size > _SMALL_TABLE else 1
     parts = np.zeros((threads, k), dtype=np.int64)
@@ -445,16 +470,16 @@ def cell_lines(p: Floats, base: NDArray[np.bool_], bits: int, tables: Tables, li
     def fill() -> None:
         part = next(unused)
         first, last = part * n // threads, (part + 1) * n // threads
-        _cell_lines(p, base, LOG_BITS - bits, tables.logs, first, last, lines, parts[part])
+        _cell_lines(p, base, LOG_BITS - bits, first, last, lines, parts[part])
 
     run_in_threads(fill, threads, Event())
     return parts.sum(axis=0)
 
 
-def mean_line(lines: Ints, rates: Ints) -> Ints:
+def mean_line(lines: Ints, base: NDArray[np.bool_], rates: Ints) -> Ints:
     """See `reference.mean_line`."""
     out = np.zeros(lines.shape[1], dtype=np.int64)
-    _mean_line(np.ascontiguousarray(lines), rates, out)
+    _mean_line(np.ascontiguousarray(lines), base, rates, out)
     return out
 
 
@@ -479,12 +504,23 @@ def disagreement(rows: Ints, others: Ints, shift: Ints) -> Ints:
     return out
 
 
-def merged_likelihoods(
-    ones: Floats, cells: Floats, i: int, others: NDArray[np.intp], tables: Tables
-) -> Ints:
+def merged_likelihoods(ones: Floats, cells: Floats, i: int, others: NDArray[np.intp]) -> Ints:
     """See `reference.merged_likelihoods`."""
     out = np.empty(len(others), dtype=np.int64)
-    _merged_likelihoods(ones, cells, i, others, tables.logs, out)
+    _merged_likelihoods(ones, cells, i, others, out)
+    return out
+
+
+def path_squares(first: Floats, second: Floats, third: Floats) -> tuple[int, int]:
+    """See `reference.path_squares`."""
+    of_r, of_v = _path_squares(first.ravel(), second.ravel(), third.ravel())
+    return of_r, of_v
+
+
+def path_further(first: Floats, second: Floats, third: Floats, alpha: float) -> Floats:
+    """See `reference.path_further`."""
+    out = np.empty_like(first)
+    _path_further(first, second, third, alpha, out)
     return out
 
 
@@ -520,22 +556,24 @@ def _score_events(starts, cells, table, out):  # type: ignore[no-untyped-def]
         i += tile
 
 
-@njit(types.void(_OUT1, _OUT2, _CELLS, types.int64, types.int64), nogil=True, cache=True)
-def _spread(shares, sums, cells, a, b):  # type: ignore[no-untyped-def]
-    """Add the shares of a row to the lines of its events."""
-    width = len(shares)
+@njit(types.void(_OUT2, _INTS1, _OUT2, _CELLS, _INTS1), nogil=True, cache=True)
+def _spread(shares, rows, sums, cells, starts):  # type: ignore[no-untyped-def]
+    """Add the shares of some rows to the lines of their events, tile by tile as `_score_events`."""
+    width = shares.shape[1]
     i = 0
-    while width - i >= 64:
-        _spread_64(shares, i, sums, width, i, cells, a, b)
-        i += 64
-    if width - i >= 32:
-        _spread_32(shares, i, sums, width, i, cells, a, b)
-        i += 32
-    if width - i >= 16:
-        _spread_16(shares, i, sums, width, i, cells, a, b)
-        i += 16
-    if width - i >= 8:
-        _spread_8(shares, i, sums, width, i, cells, a, b)
+    while i < width:
+        tile = 64 if width - i >= 64 else 32 if width - i >= 32 else 16 if width - i >= 16 else 8
+        for row in rows:
+            a, b, at = starts[row], starts[row + 1], row * width + i
+            if tile == 64:
+                _spread_64(shares, at, sums, width, i, cells, a, b)
+            elif tile == 32:
+                _spread_32(shares, at, sums, width, i, cells, a, b)
+            elif tile == 16:
+                _spread_16(shares, at, sums, width, i, cells, a, b)
+            else:
+                _spread_8(shares, at, sums, width, i, cells, a, b)
+        i += tile
 
 
 @njit(types.void(_INTS2, _INTS2, _INTS1, _OUT2), nogil=True, cache=True)
@@ -692,78 +730,114 @@ def _sum_shares(words, shares, owner, out):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always", error_model="numpy")
-def _log_of_lead(lead, logs):  # type: ignore[no-untyped-def]
-    t = (lead >> 21) & 1023
-    # The quotient of whole numbers below 2^53, cut, is the same in floats, and takes far less time.
-    u = np.int64(((lead & ((1 << 21) - 1)) << 11) / (t + 1024))
-    u2 = (u * u) >> LOG_BITS
-    u3 = (u2 * u) >> LOG_BITS
-    return logs[t] + u - (u2 >> 1) + (u3 >= 3)  # u < 2^22, so u3 is at most 3
+def _log(value):  # type: ignore[no-untyped-def]
+    """See `reference.logs`; of a normal float. Has no branch, so that loops vectorise."""
+    bits = _bits_of(value)
+    exponent = (bits - _ROOT_HALF_BITS) >> 52
+    mantissa = _as_float(bits - (exponent << 52))
+    z = (mantissa - 1.0) / (mantissa + 1.0)
+    s, twice = z * z, z + z
+    series = s * (1 / 3 + s * (1 / 5 + s * (1 / 7 + s * (1 / 9 + s * (1 / 11)))))
+    return np.int64(np.rint((exponent * LN2 + (twice + twice * series)) * 2.0**LOG_BITS))
 
 
 @njit(inline="always", error_model="numpy")
-def _log_of_bits(bits, logs):  # type: ignore[no-untyped-def]
-    """ln of a normal float, by its bits: 11 of the exponent, then 52 of the mantissa."""
-    lead = (1 << 31) | ((bits >> 21) & ((1 << 31) - 1))
-    return ((((bits >> 52) - 1023) * LN2_48) >> 16) + _log_of_lead(lead, logs)
+def _exp(nats):  # type: ignore[no-untyped-def]
+    """See `reference.exps`."""
+    octaves = np.rint(nats * PER_LN2)
+    r = nats - octaves * SHORT_LN2
+    high = r * (1 / 120 + r * (1 / 720 + r * (1 / 5040 + r * (1 / 40320 + r * (1 / 362880)))))
+    power = 1.0 + r * (1.0 + r * (1 / 2 + r * (1 / 6 + r * (1 / 24 + high))))
+    return np.int64(np.rint(power * _as_float((np.int64(octaves) + (1023 + EXP_BITS)) << 52)))
 
 
-@njit(types.void(_INTS1, _INTS1, _OUT1), nogil=True, cache=True, error_model="numpy")
-def _logs(floats, logs, out):  # type: ignore[no-untyped-def]
-    for i in range(len(floats)):
-        out[i] = _log_of_bits(floats[i], logs)
+@njit(types.void(_FLOATS1, _OUT1), nogil=True, cache=True, error_model="numpy")
+def _logs(values, out):  # type: ignore[no-untyped-def]
+    for i in range(len(values)):
+        out[i] = _log(values[i])
 
 
 @njit(
-    types.void(_FLOATS2, _BOOLS1, types.int64, _INTS1, types.int64, types.int64, _OUT2, _OUT1),
+    types.void(_FLOATS2, _BOOLS1, types.int64, types.int64, types.int64, _OUT2, _OUT1),
     nogil=True,
     cache=True,
     error_model="numpy",
 )
-def _cell_lines(p, base, shift, logs, first, last, lines, at_base):  # type: ignore[no-untyped-def]
+def _cell_lines(p, base, shift, first, last, lines, at_base):  # type: ignore[no-untyped-def]
     (n, k), missing = p.shape, len(lines) > len(p)
-    ones, zeros = np.empty(k), np.empty(k)
-    if_one, if_zero = ones.view(np.int64), zeros.view(np.int64)
     for s in range(first, last):
+        is_one = base[s]
         for i in range(k):
-            ones[i], zeros[i] = p[s, i], 1 - p[s, i]
-        for i in range(k):
-            if_one[i] = _log_of_bits(if_one[i], logs) >> shift
-            if_zero[i] = _log_of_bits(if_zero[i], logs) >> shift
-        sign = -1 if base[s] else 1
-        for i in range(k):
-            lines[s, i] = sign * (if_one[i] - if_zero[i])
-            at_base[i] += if_one[i] if base[s] else if_zero[i]
+            if_one, if_zero = _log(p[s, i]) >> shift, _log(1 - p[s, i]) >> shift
+            here, other = (if_one, if_zero) if is_one else (if_zero, if_one)
+            lines[s, i] = other - here
+            at_base[i] += here
         if missing:
             for i in range(k):
-                lines[n + s, i] = -if_one[i] if base[s] else -if_zero[i]
+                here = _log(p[s, i] if is_one else 1 - p[s, i]) >> shift
+                lines[n + s, i] = -here
 
 
-@njit(types.void(_INTS2, _INTS1, _OUT1), nogil=True, cache=True)
-def _mean_line(lines, rates, out):  # type: ignore[no-untyped-def]
+@njit(types.void(_INTS2, _BOOLS1, _INTS1, _OUT1), nogil=True, cache=True)
+def _mean_line(lines, base, rates, out):  # type: ignore[no-untyped-def]
     for s in range(len(lines)):
         rate = rates[s]
-        for i in range(lines.shape[1]):
-            out[i] += ((lines[s, i] >> 5) * rate) >> 25
+        if base[s]:
+            for i in range(lines.shape[1]):
+                out[i] += (((-lines[s, i] >> 5) * rate) >> 25) + lines[s, i]
+        else:
+            for i in range(lines.shape[1]):
+                out[i] += ((lines[s, i] >> 5) * rate) >> 25
+
+
+@njit(types.UniTuple(types.int64, 2)(_FLOATS1, _FLOATS1, _FLOATS1), nogil=True, cache=True)
+def _path_squares(first, second, third):  # type: ignore[no-untyped-def]
+    of_r, of_v = np.int64(0), np.int64(0)
+    for i in range(len(first)):
+        r = second[i] - first[i]
+        v = (third[i] - second[i]) - r
+        rounded_r, rounded_v = np.int64(np.rint(r * 2.0**19)), np.int64(np.rint(v * 2.0**19))
+        of_r += rounded_r * rounded_r
+        of_v += rounded_v * rounded_v
+    return of_r, of_v
+
+
+@njit(
+    types.void(_FLOATS2, _FLOATS2, _FLOATS2, types.float64, types.Array(types.float64, 2, "C")),
+    nogil=True,
+    cache=True,
+)
+def _path_further(first, second, third, alpha, out):  # type: ignore[no-untyped-def]
+    twice, square, k = 2 * alpha, alpha * alpha, first.shape[1]
+    for s in range(len(first)):
+        least, most = third[s, 0], third[s, 0]
+        for i in range(1, k):
+            least, most = min(least, third[s, i]), max(most, third[s, i])
+        least, most = least / 2, (1 + most) / 2
+        for i in range(k):
+            r = second[s, i] - first[s, i]
+            v = (third[s, i] - second[s, i]) - r
+            x = first[s, i] + twice * r + square * v
+            x = least if x < least else x
+            out[s, i] = most if x > most else x
 
 
 @njit(nogil=True, error_model="numpy")
-def _sum_times_log(values, logs):  # type: ignore[no-untyped-def]
-    """Σ x·ln x in units of 2^-16, each rounded, for normal floats. Has no branch: it vectorises."""
-    floats, total = values.view(np.int64), np.int64(0)
+def _sum_times_log(values):  # type: ignore[no-untyped-def]
+    """Σ x·ln x in units of 2^-16, each rounded, for normal floats."""
+    total = np.int64(0)
     for s in range(len(values)):
-        log = _log_of_bits(floats[s], logs)
-        total += np.int64(np.rint(values[s] * log * 2.0**-16))
+        total += np.int64(np.rint(values[s] * _log(values[s]) * 2.0**-16))
     return total
 
 
 @njit(
-    types.void(_FLOATS2, _FLOATS2, types.int64, _INTS1, _INTS1, _OUT1),
+    types.void(_FLOATS2, _FLOATS2, types.int64, _INTS1, _OUT1),
     nogil=True,
     cache=True,
     error_model="numpy",
 )
-def _merged_likelihoods(ones, cells, i, others, logs, out):  # type: ignore[no-untyped-def]
+def _merged_likelihoods(ones, cells, i, others, out):  # type: ignore[no-untyped-def]
     n = ones.shape[1]
     a, b, both = np.empty(n), np.empty(n), np.empty(n)
     for place in range(len(others)):
@@ -774,81 +848,57 @@ def _merged_likelihoods(ones, cells, i, others, logs, out):  # type: ignore[no-u
             a[mixed], b[mixed], both[mixed] = o, c - o, c
             mixed += (o > 0.0) & (o < c)
         out[place] = (
-            _sum_times_log(a[:mixed], logs)
-            + _sum_times_log(b[:mixed], logs)
-            - _sum_times_log(both[:mixed], logs)
+            _sum_times_log(a[:mixed]) + _sum_times_log(b[:mixed]) - _sum_times_log(both[:mixed])
         )
 
 
-@njit(types.int64(types.int64, _INTS1), nogil=True, cache=True, error_model="numpy")
-def _log(total, logs):  # type: ignore[no-untyped-def]
-    octave = 0
-    while (total >> octave) >> (EXP_BITS + 1) != 0:
-        octave += 1
-    return ((octave * LN2_48) >> 16) + _log_of_lead(total >> octave, logs)
+@njit(nogil=True, inline="always", error_model="numpy")
+def _responsibilities(scores, n, bits, shares):  # type: ignore[no-untyped-def]
+    """The shares of one row, given the scores of n components.
 
-
-@njit(nogil=True, inline="always")
-def _responsibilities(scores, numbers, n, bits, coarse, fine, logs, shares):  # type: ignore[no-untyped-def]
-    """The shares of one row, given the scores of n components in the order of their numbers.
-
-    Components with a share of 0 are left out of `numbers` and `shares`. Returns the best score, ln
-    of the normaliser, and how many components are left. Scores are overwritten.
+    Returns the best score, ln of the normaliser, the place of the best component, and how many are
+    within the cut; if that is one, `shares` are not written. No loop but the last has a branch.
     """
-    cut, shift = CUT_NATS << bits, bits - LOG_BITS
+    cut, unit = CUT_NATS << bits, 1.0 / (1 << bits)
     top = scores[0]
     for j in range(1, n):
         top = max(top, scores[j])
     n_alive, floor = 0, top - cut
     for j in range(n):
-        score = scores[j]
-        scores[n_alive], numbers[n_alive] = score, numbers[j]
-        n_alive += score > floor
+        n_alive += scores[j] > floor
+    best = 0
+    while scores[best] != top:
+        best += 1
     if n_alive == 1:
-        shares[0] = _SHARE_ONE
-        return top, 0, 1
-    best, total = -1, 0
-    for j in range(n_alive):
-        gap = top - scores[j]
-        if gap == 0 and best < 0:
-            best = j
-        gap = gap >> shift if shift >= 0 else gap << -shift
-        e = coarse[gap >> 26] * fine[(gap >> 16) & 1023]
-        e = (e + (1 << (EXP_BITS - 1))) >> EXP_BITS
-        e -= (e * (gap & 0xFFFF) + (1 << (LOG_BITS - 1))) >> LOG_BITS
+        return top, np.int64(0), best, n_alive
+    total = np.int64(0)
+    for j in range(n):
+        gap = min(top - scores[j], cut)
+        e = _exp(-(gap * unit))
+        e = e if gap < cut else np.int64(0)
         shares[j] = e
         total += e
-    given, whole = 0, _SHARE_ONE / total
-    for j in range(n_alive):
+    given, per_unit = np.int64(0), _SHARE_ONE / total
+    for j in range(n):
         # A quotient below 2^30, in floats within 2^-20: at most one off when cut to a whole number,
         # and set right by what it leaves. A division takes far longer.
-        share = int(shares[j] * whole)
+        share = np.int64(shares[j] * per_unit)
         left = (shares[j] << SHARE_BITS) - share * total
-        share += (left >= total) - (left < 0)
+        share += np.int64(left >= total) - np.int64(left < 0)
         shares[j] = share
-        if j != best:
-            given += share
-    shares[best] = _SHARE_ONE - given
-    return top, _log(total, logs), n_alive
+        given += share
+    shares[best] += _SHARE_ONE - given
+    return top, _log(total * 2.0**-EXP_BITS), best, n_alive
 
 
-@njit(
-    types.void(_INTS2, types.int64, _INTS1, _INTS1, _INTS1, _OUT2, _OUT1, _OUT1),
-    nogil=True,
-    cache=True,
-)
-def _posteriors(scores, bits, coarse, fine, logs, shares, tops, rest):  # type: ignore[no-untyped-def]
+@njit(types.void(_INTS2, types.int64, _OUT2, _OUT1, _OUT1), nogil=True, cache=True)
+def _posteriors(scores, bits, shares, tops, rest):  # type: ignore[no-untyped-def]
     k = scores.shape[1]
-    values, numbers = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64)
-    some = np.empty(k, dtype=np.int64)
     for row in range(scores.shape[0]):
-        for i in range(k):
-            values[i], numbers[i], shares[row, i] = scores[row, i], i, 0
-        tops[row], rest[row], n_alive = _responsibilities(
-            values, numbers, k, bits, coarse, fine, logs, some
-        )
-        for j in range(n_alive):
-            shares[row, numbers[j]] = some[j]
+        tops[row], rest[row], best, n_alive = _responsibilities(scores[row], k, bits, shares[row])
+        if n_alive == 1:
+            shares[row] = 0
+            shares[row, best] = _SHARE_ONE
 
 
 @njit(types.void(_INTS2, types.int64, types.int64, _GAPS2), nogil=True, cache=True)
@@ -908,52 +958,60 @@ def _score_some(const, table, cells, a, b, numbers, values):  # type: ignore[no-
         values[j] = score
 
 
+@njit(inline="always")
+def _list_positive(shares, numbers):  # type: ignore[no-untyped-def]
+    """Move the shares above 0 to the front, and list which they were; how many."""
+    n = 0
+    for i in range(len(shares)):
+        share = shares[i]
+        shares[n], numbers[n] = share, i
+        n += share > 0
+    return n
+
+
 @njit(
     types.void(
-        _INTS1, _CELLS, _INTS1, _INTS1, _INTS2, _GAPS1, _GAPS2, types.int64, _INTS1, _INTS1, _INTS1,
+        _INTS1, _CELLS, _INTS1, _INTS1, _INTS2, _GAPS1, _GAPS2, types.int64,
         _OUT2, _OUT1, _OUT2, _OUT1,
     ),
     nogil=True,
     cache=True,
+    error_model="numpy",
 )  # fmt: skip
 def _event_pass(  # type: ignore[no-untyped-def]
-    starts, cells, weights, const, table, first, gaps, bits, coarse, fine, logs, whole, mass, sums,
-    totals,
-):  # fmt: skip
+    starts, cells, weights, const, table, first, gaps, bits, whole, mass, sums, totals
+):
     n_rows, width = len(starts) - 1, len(const)
     chunk_rows = 1 if len(first) > 0 else _CHUNK_ROWS
     scores = np.empty((min(n_rows, chunk_rows), width), dtype=np.int64)
     numbers = np.empty(width + _GAPS, dtype=np.int64)
-    shares, values = np.empty(width, dtype=np.int64), np.empty(width, dtype=np.int64)
+    shares_of, some = np.empty_like(scores), np.empty(width, dtype=np.int64)
     gap_sums = np.empty(len(first), dtype=np.uint16)
+    shared = np.empty(chunk_rows, dtype=np.int64)  # rows whose shares are spread at the end
     apart, last = len(whole) > 0, whole.shape[1] - 1
     for start in range(0, n_rows, chunk_rows):
         rows = min(chunk_rows, n_rows - start)
         n = width
         if len(first) > 0:
             n = _screened(first, gaps, gap_sums, cells, starts[start], starts[start + 1], numbers)
-        known = apart and n == 1  # the screen left one component
-        if _FULL_SHARE * n >= width and not known:
-            for row in range(rows):
-                for i in range(width):
-                    scores[row, i] = const[i]
+        in_full = _FULL_SHARE * n >= width  # few are in question otherwise
+        if in_full and not (apart and n == 1):
+            scores[:rows] = const
             _score_events(starts[start : start + rows + 1], cells, table, scores[:rows])
+        n_shared = 0
         for row in range(rows):
-            a, b = starts[start + row], starts[start + row + 1]
+            a, b, shares = starts[start + row], starts[start + row + 1], shares_of[row]
             weight = weights[start + row] if len(weights) > 0 else 1
-            top, log, n_alive = np.int64(0), np.int64(0), 1
-            if not known:
-                if _FULL_SHARE * n >= width:
-                    n = width
-                    for i in range(width):
-                        values[i], numbers[i] = scores[row, i], i
+            top, log, best, n_alive = np.int64(0), np.int64(0), numbers[0], 1
+            if not (apart and n == 1):
+                if in_full:
+                    top, log, best, n_alive = _responsibilities(scores[row], width, bits, shares)
                 else:
-                    _score_some(const, table, cells, a, b, numbers[:n], values)
-                top, log, n_alive = _responsibilities(
-                    values, numbers, n, bits, coarse, fine, logs, shares
-                )
-            if apart and n_alive == 1:
-                mine = whole[numbers[0]]
+                    _score_some(const, table, cells, a, b, numbers[:n], some)
+                    top, log, place, n_alive = _responsibilities(some, n, bits, shares)
+                    best = numbers[place]
+            if n_alive == 1 and apart:
+                mine = whole[best]
                 for t in range(a, b):
                     mine[cells[t]] += weight
                 mine[last] += weight
@@ -963,73 +1021,75 @@ def _event_pass(  # type: ignore[no-untyped-def]
             totals[2] += (log >> 31) * weight
             totals[3] += (log & 0x7FFFFFFF) * weight
             totals[4] += log != 0
-            for j in range(n_alive):
-                shares[j] *= weight
-                mass[numbers[j]] += shares[j]
-            if n_alive > _FEW_ALIVE and _FULL_SHARE * n_alive >= width:
-                for i in range(width):
-                    values[i] = 0
-                for j in range(n_alive):
-                    values[numbers[j]] = shares[j]
-                _spread(values, sums, cells, a, b)
+            if n_alive == 1:
+                shares[0], numbers[0] = _SHARE_ONE, best
+            elif in_full:
+                if _FULL_SHARE * n_alive >= width and n_alive > _FEW_ALIVE:
+                    for i in range(width):
+                        shares[i] *= weight
+                        mass[i] += shares[i]
+                    shared[n_shared] = row
+                    n_shared += 1
+                    continue
+                n_alive = _list_positive(shares, numbers)
             else:
-                for j in range(n_alive):
-                    i = numbers[j]
-                    share = shares[j]
-                    for t in range(a, b):
-                        sums[cells[t], i] += share
+                n_alive = n
+            for j in range(n_alive):
+                i, share = numbers[j], shares[j] * weight
+                mass[i] += share
+                for t in range(a, b):
+                    sums[cells[t], i] += share
+        if n_shared > 0:
+            _spread(shares_of, shared[:n_shared], sums, cells, starts[start:])
 
 
-@njit(
-    types.void(_INTS2, _INTS1, _INTS2, _OUT1, _OUT2, _OUT1),
-    nogil=True,
-    cache=True,
-)
+@njit(types.void(_INTS2, _INTS1, _INTS2, _OUT1, _OUT2, _OUT1), nogil=True, cache=True)
 def _add_whole(whole, const, table, mass, sums, totals):  # type: ignore[no-untyped-def]
-    """Products of a weight, below 2^31, and a score are added in halves. Of each component, some
-    columns are read at a time, so that the lines of the table stay in the cache.
+    """Products of a weight and a score are added in halves. The weights of a column add up to less
+    than 2^31, so that neither half of its sum leaves 64 bits.
     """
     k, n_lines = len(whole), len(table)
-    high, low = 0, 0
-    for i in range(k):
-        count = whole[i, n_lines]
-        mass[i] += count << SHARE_BITS
-        high += (const[i] >> 31) * count
-        low += (const[i] & 0x7FFFFFFF) * count
-        high, low = high + (low >> 31), low & 0x7FFFFFFF
-    for first in range(0, n_lines, 64):
+    counts = np.empty((_WIDE, k), dtype=np.int64)
+    high, low = np.int64(0), np.int64(0)
+    for first in range(0, n_lines + 1, _WIDE):
+        tile = min(_WIDE, n_lines + 1 - first)
         for i in range(k):
-            if whole[i, n_lines] == 0:
-                continue
-            for s in range(first, min(first + 64, n_lines)):
-                count = whole[i, s]
-                if count != 0:
-                    sums[s, i] += count << SHARE_BITS
-                    high += (table[s, i] >> 31) * count
-                    low += (table[s, i] & 0x7FFFFFFF) * count
-                    high, low = high + (low >> 31), low & 0x7FFFFFFF
+            for t in range(tile):
+                counts[t, i] = whole[i, first + t]
+        for t in range(tile):
+            line, count = first + t, counts[t]
+            of_high, of_low = np.int64(0), np.int64(0)
+            if line == n_lines:
+                for i in range(k):
+                    mass[i] += count[i] << SHARE_BITS
+                    of_high += (const[i] >> 31) * count[i]
+                    of_low += (const[i] & 0x7FFFFFFF) * count[i]
+            else:
+                for i in range(k):
+                    sums[line, i] += count[i] << SHARE_BITS
+                    of_high += (table[line, i] >> 31) * count[i]
+                    of_low += (table[line, i] & 0x7FFFFFFF) * count[i]
+            low += of_low & 0x7FFFFFFF
+            high += of_high + (of_low >> 31)
     totals[0] += high
     totals[1] += low
 
 
 @njit(
     types.void(
-        _WORDS, _WORDS, _WORDS, _INTS1, _INTS1, _INTS1, _INTS1, types.int64, _INTS1, _INTS1, _INTS1,
-        _OUT1, _OUT2, _OUT1,
+        _WORDS, _WORDS, _WORDS, _INTS1, _INTS1, _INTS1, _INTS1, types.int64, _OUT1, _OUT2, _OUT1
     ),
     nogil=True,
     cache=True,
-)  # fmt: skip
+    error_model="numpy",
+)
 def _popcount_pass(  # type: ignore[no-untyped-def]
-    words, templates, across, sizes, const, per_one, per_match, bits, coarse, fine, logs, mass,
-    sums, totals,
-):  # fmt: skip
+    words, templates, across, sizes, const, per_one, per_match, bits, mass, sums, totals
+):
     (n_rows, n_words), k = words.shape, len(const)
     owner = np.empty(n_rows, dtype=np.int64)
     scores = np.empty((min(n_rows, _CHUNK_ROWS), k), dtype=np.int64)
     shares = np.empty_like(scores)
-    values, numbers = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64)
-    some = np.empty(k, dtype=np.int64)
     for first in range(0, n_rows, _CHUNK_ROWS):
         rows = min(_CHUNK_ROWS, n_rows - first)
         chunk = words[first : first + rows]
@@ -1044,24 +1104,21 @@ def _popcount_pass(  # type: ignore[no-untyped-def]
                 ones += _popcount(chunk[row, w])
             for i in range(k):
                 matches = (ones + sizes[i] - scores[row, i]) >> 1
-                values[i] = const[i] + per_one[i] * ones + per_match[i] * matches
-                numbers[i] = i
-            top, log, n_alive = _responsibilities(
-                values, numbers, k, bits, coarse, fine, logs, some
-            )
+                scores[row, i] = const[i] + per_one[i] * ones + per_match[i] * matches
+            top, log, best, n_alive = _responsibilities(scores[row], k, bits, shares[row])
             totals[0] += top >> 31
             totals[1] += top & 0x7FFFFFFF
             totals[2] += log >> 31
             totals[3] += log & 0x7FFFFFFF
             totals[4] += log != 0
-            for j in range(n_alive):
-                mass[numbers[j]] += some[j]
-            owner[first + row] = numbers[0] if n_alive == 1 else -1
-            if n_alive > 1:
+            if n_alive == 1:
+                owner[first + row] = best
+                mass[best] += _SHARE_ONE
+            else:
+                owner[first + row] = -1
                 n_shared += 1
-                shares[row] = 0
-                for j in range(n_alive):
-                    shares[row, numbers[j]] = some[j]
+                for i in range(k):
+                    mass[i] += shares[row, i]
         if n_shared > 0:
             _sum_shares(chunk, shares[:rows], owner[first : first + rows], sums)
     _count_whole(words, owner, sums)

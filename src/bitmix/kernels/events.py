@@ -20,6 +20,7 @@ from bitmix.kernels.reference import Cells
 BASE_ROWS = 256  # enough to see which columns are mostly 1; any base gives the same results
 _BELOW_ALL = -(1 << 62)
 _LANES = 8
+_COOL = 2  # scores halved this often are not screened; it decides time, not a result
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +58,8 @@ class Events:
         return len(self.starts) - 1
 
     def take(self, numbers: NDArray[np.intp]) -> "Events":
-        """The rows with these numbers."""
+        """The rows with these numbers; negative ones count from the end."""
+        numbers = np.arange(len(self))[numbers]
         lengths = np.diff(self.starts)[numbers]
         starts = np.concatenate([[0], np.cumsum(lengths)])
         places = np.arange(starts[-1]) + np.repeat(self.starts[numbers] - starts[:-1], lengths)
@@ -83,6 +85,8 @@ class EventTable:
     """What each event adds, shape (n or 2n, width)."""
     base: NDArray[np.bool_]
     bits: int
+    halvings: int = 0
+    """How often the scores were halved."""
 
     @classmethod
     def of_columns(
@@ -110,7 +114,10 @@ class EventTable:
 
     @cached_property
     def screen(self) -> Any:
-        """What `event_pass` takes to leave out components whose share is 0."""
+        """What `event_pass` takes to leave out components whose share is 0; None if scores were
+        halved so often that hardly any is left out."""
+        if self.halvings >= _COOL:
+            return None
         return backend().screen(self.at_base, self.lines, self.n_components, self.bits)
 
     def scores(self, events: Events) -> Ints:
@@ -132,16 +139,10 @@ class EventTable:
         return ones.T, None if known is None else known.T
 
     def of_mean_row(self, shares: NDArray[np.float64]) -> Ints:
-        """What the cells of a row add to each score that is 1 to these shares.
-
-        Lines are first counted from a row of zeros, so that rounding does not depend on the base.
-        """
+        """What the cells of a row add to each score that is 1 to these shares."""
         rates = np.rint(shares * 2.0**30).astype(np.int64)
-        lines, of_zeros = self.lines[: len(rates)], self.at_base
-        if self.base.any():
-            lines = np.where(self.base[:, None], -lines, lines)
-            of_zeros = of_zeros - lines[self.base].sum(axis=0)
-        total = of_zeros + backend(2e-9 * lines.size).mean_line(lines, rates)
+        lines = self.lines[: len(rates)]
+        total = self.at_base + backend(2e-9 * lines.size).mean_line(lines, self.base, rates)
         return total[: self.n_components] - self.const
 
     def scaled_down(self, halvings: int) -> "EventTable":
@@ -156,7 +157,9 @@ class EventTable:
         at_base, lines = at_base >> halvings, lines >> halvings
         self._move_base(at_base, lines)
         at_base = padded(at_base[: self.n_components], len(at_base))
-        return EventTable(self.const >> halvings, at_base, lines, self.base, self.bits)
+        return EventTable(
+            self.const >> halvings, at_base, lines, self.base, self.bits, self.halvings + halvings
+        )
 
     def _move_base(self, at_base: Ints, lines: Ints) -> None:
         """Count from a row of zeros instead of the base, or from the base again; in place."""

@@ -1,4 +1,4 @@
-"""Fixed point: the units, the tables, and the proofs that nothing overflows.
+"""Fixed point: the units, and the proofs that nothing overflows.
 
 Three units are in use.
 
@@ -9,31 +9,26 @@ Three units are in use.
   units of 2^-32 nats. Sums are Python's own integers, in units of 2^-42: no score is cut, and any
   way of adding gives the same.
 
-``exp`` and ``log`` never come from the platform. Below, an *exp unit* is 2^-31.
+``exp`` and ``log`` never come from the platform: they are sums, products and quotients of floats in
+a fixed order (`reference.exps`, `reference.logs`). IEEE 754 rounds each of these to the nearest
+float, so they are the same on every platform, as long as no compiler fuses a product and a sum.
+NumPy cannot, and numba does not unless it is asked to. Below, an *exp unit* is 2^-31.
 
 *exp(-g), g the gap of a score to the best of its row.* From g = 22 nats on it is 0 (true value
-below 0.6 exp units). Otherwise g is cut to 2^-32 nats (relative error 2^-32) and split into
-a·2^-6 + b·2^-16 + c·2^-32: ``coarse[a] * fine[b]``, then times ``1 - c·2^-32``. Both table entries
-are within ½ of an exp unit, so the product is within 1, rounding it adds ½, the linear factor is
-off by (2^-16)²/2 = ¼ unit, rounding it adds ½, the cut of g adds ½: **at most 3 exp units in all**.
+below 0.6 exp units). Otherwise it is **within 0.6 exp units**.
 
 *Share of component i* among k: floor(2^30·e_i / Σe), the remainder to the best. With every e_i
-within η = 3·2^-31 and Σe ≥ 1, a share other than the best is off by at most k·η + 2^-30, and the
+within η = 2^-31 and Σe ≥ 1, a share other than the best is off by at most k·η + 2^-30, and the
 best by the sum of these, at most (k-1)(2η + 2^-30). So **every share is within k·2^-28**
 (`share_error`), given the integer scores.
 
-*ln of the normaliser* Z = Σe ∈ [1, k]: the leading 32 bits of Z (relative error 2^-31), a table of
-ln(1 + t/1024), and three terms of ln(1+u), u < 2^-10 (left out: u⁴/4 < 2^-41; five roundings of
-2^-32). With the error (k-1)η of Z itself, **a row's log-likelihood is within (k+1)·2^-29**
-(`likelihood_error`), given the integer scores.
+*ln of the normaliser* Z = Σe ∈ [1, k] is within 2^-32. With the error (k-1)η of Z itself, **a
+row's log-likelihood is within (k+1)·2^-29** (`likelihood_error`), given the integer scores.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from functools import cache
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,45 +41,15 @@ LOG_BITS = 32
 CUT_NATS = 22
 MAX_SCORE_BITS = 42
 LIKELIHOOD_BITS = MAX_SCORE_BITS
-LN2_48 = 195103586505167
-"""ln 2 in units of 2^-48."""
+LN2, PER_LN2 = 0.6931471805599453, 1.4426950408889634
+"""ln 2 and 1 / ln 2 as floats."""
+SHORT_LN2 = 0.6931471805599472
+"""ln 2 in 46 bits: its multiples up to 32 are exact."""
 MAX_COMPONENTS = 2**21
 MAX_ROWS = 2**31
 
 WIDE_BITS = 128
-"""Fraction bits of exact logarithms, and of tables while they are made; the tests compare entries
-with `decimal`."""
-
-
-class Tables(NamedTuple):
-    """Integer tables of exp and ln, passed to the kernels."""
-
-    coarse: Ints
-    """round(2^31·exp(-a/64)), a = 0 … 22·64 - 1."""
-    fine: Ints
-    """round(2^31·exp(-b/65536)), b = 0 … 1023."""
-    logs: Ints
-    """round(2^32·ln(1 + t/1024)), t = 0 … 1023."""
-
-
-@cache
-def tables() -> Tables:
-    """The tables, made once in big integers of 128 fraction bits."""
-    return Tables(_powers(64, CUT_NATS * 64), _powers(65536, 1024), _logs())
-
-
-def _powers(steps_per_nat: int, count: int) -> Ints:
-    with exactly():
-        step = int((Decimal(-1) / steps_per_nat).exp() * (1 << WIDE_BITS))
-    value, entries = 1 << WIDE_BITS, []
-    for _ in range(count):
-        entries.append(to_units(value, EXP_BITS))
-        value = to_units(value * step, 0)
-    return np.array(entries, dtype=np.int64)
-
-
-def _logs() -> Ints:
-    return np.array([to_units(log, LOG_BITS) for log in _wide_logs()[:-1]])
+"""Fraction bits of exact logarithms; the tests compare them with `decimal`."""
 
 
 @cache
@@ -102,13 +67,6 @@ def _log_step(t: int) -> int:
         power //= odd * odd
         j += 2
     return total
-
-
-@contextmanager
-def exactly() -> Iterator[None]:
-    """Decimal arithmetic to 40 digits, whatever context the caller has set."""
-    with localcontext(Context(prec=40, rounding=ROUND_HALF_EVEN, traps=[])):
-        yield
 
 
 def wide_log(numerator: int, denominator: int) -> int:

@@ -1,5 +1,6 @@
 """The definition of every kernel, in plain NumPy. Also the fallback where numba is missing."""
 
+import math
 from operator import mul
 from typing import Any
 
@@ -11,11 +12,12 @@ from bitmix.kernels.bits import Words, unpack
 from bitmix.kernels.fixed import (
     CUT_NATS,
     EXP_BITS,
-    LN2_48,
+    LN2,
     LOG_BITS,
+    PER_LN2,
     SHARE_BITS,
+    SHORT_LN2,
     Ints,
-    Tables,
     total,
 )
 
@@ -58,7 +60,7 @@ def screen(const: Ints, table: Ints, k: int, bits: int) -> Any:
 
 def event_pass(
     starts: Ints, cells: Cells, weights: Ints | None, const: Ints, table: Ints, screen: Any,
-    bits: int, tables: Tables, mass: Ints, sums: Ints, whole: Ints | None = None,
+    bits: int, mass: Ints, sums: Ints, whole: Ints | None = None,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Score rows by their events and add up responsibilities, over rows and over events.
 
@@ -67,7 +69,7 @@ def event_pass(
     that one component has whole may be left to `whole`, for `add_whole`; here none are.
     """
     scores = event_scores(starts, cells, const, table)
-    shares, tops, logs = posteriors(scores, bits, tables)
+    shares, tops, logs = posteriors(scores, bits)
     counts: Any = 1 if weights is None else weights
     shares *= np.reshape(counts, (-1, 1))
     mass += shares.sum(axis=0)
@@ -80,7 +82,7 @@ def add_whole(whole: Ints, const: Ints, table: Ints, mass: Ints, sums: Ints) -> 
     their scores.
 
     `whole` (k, kinds + 1) has the weight of each component's events, and in the last column, that
-    of its rows.
+    of its rows. A column adds up to the weight of all rows at most, 2^31.
     """
     k, events = len(whole), whole[:, :-1].T
     mass[:k] += whole[:, -1] << SHARE_BITS
@@ -92,14 +94,14 @@ def add_whole(whole: Ints, const: Ints, table: Ints, mass: Ints, sums: Ints) -> 
 
 def popcount_pass(
     words: Words, templates: Words, const: Ints, per_one: Ints, per_match: Ints, bits: int,
-    tables: Tables, mass: Ints, sums: Ints,
+    mass: Ints, sums: Ints,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Score rows by popcounts, const_i + per_one_i·|x| + per_match_i·|x ∧ T_i|, and add up
     responsibilities, over rows and over ones. Returns what `event_pass` does; `mass` (k,) and
     `sums` (k, columns) are added to.
     """
     scores = popcount_scores(words, templates, const, per_one, per_match)
-    shares, tops, logs = posteriors(scores, bits, tables)
+    shares, tops, logs = posteriors(scores, bits)
     mass += shares.sum(axis=0)
     add_column_sums(words, shares, sums)
     return total(tops), total(logs), int(np.count_nonzero(logs))
@@ -142,7 +144,7 @@ def add_column_sums(words: Words, shares: Ints, out: Ints) -> None:
     out += sums[: out.shape[1]].T
 
 
-def posteriors(scores: Ints, bits: int, tables: Tables) -> tuple[Ints, Ints, Ints]:
+def posteriors(scores: Ints, bits: int) -> tuple[Ints, Ints, Ints]:
     """Shares (rows, components); the best score of each row; ln Σ exp(score - best), in 2^-32.
 
     A row's shares sum to 2^30 exactly; the best component (lowest index among equals) takes what
@@ -153,11 +155,7 @@ def posteriors(scores: Ints, bits: int, tables: Tables) -> tuple[Ints, Ints, Int
     top = scores[rows, best]
     gap = top[:, None] - scores
     alive = gap < (CUT_NATS << bits)
-    gap = np.where(alive, gap, 0)
-    gap = gap >> (bits - LOG_BITS) if bits >= LOG_BITS else gap << (LOG_BITS - bits)
-    e = tables.coarse[gap >> 26] * tables.fine[(gap >> 16) & 1023]  # exp(-gap) in units of 2^-31
-    e = (e + (1 << (EXP_BITS - 1))) >> EXP_BITS
-    e -= (e * (gap & 0xFFFF) + (1 << (LOG_BITS - 1))) >> LOG_BITS
+    e = exps(-np.where(alive, gap, 0) * 2.0**-bits)
     e[~alive] = 0
     total = e.sum(axis=1)
 
@@ -165,31 +163,40 @@ def posteriors(scores: Ints, bits: int, tables: Tables) -> tuple[Ints, Ints, Int
     shares[rows, best] = 0
     shares[rows, best] = (1 << SHARE_BITS) - shares.sum(axis=1)
 
-    return shares, top, logs(total * 2.0**-EXP_BITS, tables)  # totals are below 2^53
+    return shares, top, logs(total * 2.0**-EXP_BITS)  # totals are below 2^53
 
 
-def logs(values: NDArray[np.float64], tables: Tables) -> Ints:
-    """ln of positive floats in units of 2^-32, within 2^-29, the same on every platform.
+def exps(nats: Floats) -> Ints:
+    """exp of numbers from -22 to 0 in units of 2^-31, within 0.6 units.
 
-    A float is mantissa·2^exponent exactly. The logarithm of the leading 32 bits of the mantissa
-    (relative error 2^-31) is that of a table entry and three terms of a series; five roundings, and
-    one more of the exponent times ln 2.
+    x = j·ln 2 + r with |r| ≤ ln 2 / 2: ten terms of the series of exp(r), which leave out less than
+    2^-36 of it, times 2^j. See `fixed` why this is the same on every platform.
+    """
+    octaves = np.rint(nats * PER_LN2)
+    r = nats - octaves * SHORT_LN2
+    high = r * (1 / 120 + r * (1 / 720 + r * (1 / 5040 + r * (1 / 40320 + r * (1 / 362880)))))
+    power = 1.0 + r * (1.0 + r * (1 / 2 + r * (1 / 6 + r * (1 / 24 + high))))
+    return np.rint(np.ldexp(power, octaves.astype(np.int32) + EXP_BITS)).astype(np.int64)
+
+
+def logs(values: NDArray[np.float64]) -> Ints:
+    """ln of positive floats in units of 2^-32, within 0.7 units.
+
+    x = 2^j·(1+z)/(1-z) with 2^j·√½ ≤ x < 2^j·√2: six terms of the series of 2·artanh z, which leave
+    out less than 2^-35, and j·ln 2. See `fixed` why this is the same on every platform.
     """
     if not np.all(values > 0):
         raise ValueError("only positive numbers have logarithms")
     mantissa, exponent = np.frexp(values)
-    lead = (mantissa * 2.0**32).astype(np.int64)
-    octaves = exponent.astype(np.int64) - 1
-    t = (lead >> 21) & 1023
-    edge = (t + 1024) << 21
-    u = ((lead - edge) << LOG_BITS) // edge
-    u2 = (u * u) >> LOG_BITS
-    u3 = (u2 * u) >> LOG_BITS
-    log: Ints = ((octaves * LN2_48) >> 16) + tables.logs[t] + u - (u2 >> 1) + u3 // 3
-    return log
+    low = mantissa < math.sqrt(0.5)
+    mantissa, exponent = np.where(low, 2 * mantissa, mantissa), exponent - low
+    z = (mantissa - 1.0) / (mantissa + 1.0)
+    s, twice = z * z, z + z
+    series = s * (1 / 3 + s * (1 / 5 + s * (1 / 7 + s * (1 / 9 + s * (1 / 11)))))
+    return np.rint((exponent * LN2 + (twice + twice * series)) * 2.0**LOG_BITS).astype(np.int64)
 
 
-def cell_lines(p: Floats, base: NDArray[np.bool_], bits: int, tables: Tables, lines: Ints) -> Ints:
+def cell_lines(p: Floats, base: NDArray[np.bool_], bits: int, lines: Ints) -> Ints:
     """Fill an event table from the probabilities of a 1, shape (n, k), and return Σ_s ln P of the
     base row per component, in units of 2^-bits nats.
 
@@ -197,7 +204,7 @@ def cell_lines(p: Floats, base: NDArray[np.bool_], bits: int, tables: Tables, li
     more lines, if cells may be unknown, have what an unknown cell adds, -ln P(base).
     """
     n, k = p.shape
-    if_one, if_zero = (logs(x, tables) >> (LOG_BITS - bits) for x in (p, 1 - p))
+    if_one, if_zero = (logs(x) >> (LOG_BITS - bits) for x in (p, 1 - p))
     is_one = base[:, None]
     at_base, other = np.where(is_one, if_one, if_zero), np.where(is_one, if_zero, if_one)
     lines[:n, :k] = other - at_base
@@ -206,12 +213,15 @@ def cell_lines(p: Floats, base: NDArray[np.bool_], bits: int, tables: Tables, li
     return at_base.sum(axis=0)
 
 
-def mean_line(lines: Ints, rates: Ints) -> Ints:
-    """Σ over the lines of rate times line, rates in units of 2^-30.
+def mean_line(lines: Ints, base: NDArray[np.bool_], rates: Ints) -> Ints:
+    """What the events of a row add to its score that is 1 to these rates, in units of 2^-30, where
+    lines tell what a cell adds that differs from the base.
 
-    Lines are below 2^38 in size; what is cut off is below 2^5 + 1 units per line.
+    Lines are first counted from a row of zeros, so that rounding does not depend on the base. They
+    are below 2^38 in size; what is cut off is below 2^5 + 1 units per line.
     """
-    return (((lines >> 5) * rates[:, None]) >> 25).sum(axis=0)
+    lines = np.where(base[:, None], -lines, lines)
+    return (((lines >> 5) * rates[:, None]) >> 25).sum(axis=0) - lines[base].sum(axis=0)
 
 
 def owned_scores(words: Words, owner: Ints, base: Words, planes: Words) -> Ints:
@@ -244,9 +254,7 @@ def disagreement(rows: Ints, others: Ints, shift: Ints) -> Ints:
     return out
 
 
-def merged_likelihoods(
-    ones: Floats, cells: Floats, i: int, others: NDArray[np.intp], tables: Tables
-) -> Ints:
+def merged_likelihoods(ones: Floats, cells: Floats, i: int, others: NDArray[np.intp]) -> Ints:
     """Log-likelihoods of component i merged with each of the others, in units of 2^-16 nats.
 
     With o ones among c cells, a column adds φ(o) + φ(c - o) - φ(c), φ(x) = x·ln x, to the nearest
@@ -257,5 +265,24 @@ def merged_likelihoods(
     units = np.zeros(o.shape, dtype=np.int64)
     for counts, sign in ((o, 1), (c - o, 1), (c, -1)):
         some = np.where(mixed, counts, 1.0)
-        units += sign * np.rint(some * logs(some, tables) * 2.0**-16).astype(np.int64)
+        units += sign * np.rint(some * logs(some) * 2.0**-16).astype(np.int64)
     return units.sum(axis=1)
+
+
+def path_squares(first: Floats, second: Floats, third: Floats) -> tuple[int, int]:
+    """Σ r² and Σ v² of a path of three points, r = second - first and v = third - second - r, each
+    rounded to a multiple of 2^-19, in units of 2^-38: at most 2^40 each, 2^62 of 2^22 cells."""
+    r = second - first
+    v = (third - second) - r
+    squares = (np.rint(x * 2.0**19).astype(np.int64) ** 2 for x in (r, v))
+    of_r, of_v = (int(square.sum()) for square in squares)
+    return of_r, of_v
+
+
+def path_further(first: Floats, second: Floats, third: Floats, alpha: float) -> Floats:
+    """first + 2·α·r + α²·v, no closer to 0 or 1 than half of what the third point has in a line."""
+    r = second - first
+    v = (third - second) - r
+    least = third.min(axis=1, keepdims=True) / 2
+    most = (1 + third.max(axis=1, keepdims=True)) / 2
+    return (first + 2 * alpha * r + alpha * alpha * v).clip(least, most)

@@ -152,9 +152,7 @@ class CellScores:
         k, n = self.probabilities.shape
         lines = np.zeros((2 * n if missing else n, lanes(k)), dtype=np.int64)
         by_column = np.ascontiguousarray(self.probabilities.T)
-        at_base = backend(8e-8 * k * n).cell_lines(
-            by_column, base, self.bits, fixed.tables(), lines
-        )
+        at_base = backend(8e-8 * k * n).cell_lines(by_column, base, self.bits, lines)
         if self.value_columns is not None:
             at_base -= self._without_zeros(base, lines)
         at_base = padded(self.const + at_base, lanes(k))
@@ -164,7 +162,7 @@ class CellScores:
         """Take out of the lines what a 0 adds in the columns of items; what that is at the base."""
         (k, n), columns = self.probabilities.shape, self.value_columns
         p = self.probabilities[:, columns]
-        zero = backend(4e-8 * p.size).logs(1 - p, fixed.tables()) >> (fixed.LOG_BITS - self.bits)
+        zero = backend(4e-8 * p.size).logs(1 - p) >> (fixed.LOG_BITS - self.bits)
         is_one = base[columns]
         lines[columns, :k] += np.where(is_one[:, None], -zero.T, zero.T)
         at_base = np.where(is_one, 0, zero)

@@ -112,19 +112,12 @@ class Mixture:
         return bits.astype(np.uint8)
 
     @property
-    def flip_rates(self) -> tuple[Any, Any]:
-        """P(1 | template bit 0) and P(0 | template bit 1)."""
-        if self.noise is None or np.shape(self.noise) != (2,):
-            return self.noise, self.noise
-        alpha, beta = np.asarray(self.noise).tolist()
-        return alpha, beta
-
-    @property
     def probabilities(self) -> Floats:
         """P(x_s = 1) per template and column, shape (k, n), of the rounded templates."""
-        if self.noise is None:
+        noise: Any = self.noise
+        if noise is None:
             return self.means
-        up, down = self.flip_rates
+        up, down = noise if np.shape(noise) == (2,) else (noise, noise)
         if self.items is not None:
             up = up / (self.items.n_values - 1)
         return np.where(self.templates == 1, 1 - down, up)
@@ -134,7 +127,7 @@ class Mixture:
         """ln(1 - rate) and ln(rate) of the flip rates, in units of 2^-32 nats."""
         rates = np.atleast_1d(np.asarray(self.noise)).clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
         to_logs = backend(4e-8 * rates.size).logs
-        return to_logs(1 - rates, fixed.tables()), to_logs(rates, fixed.tables())
+        return to_logs(1 - rates), to_logs(rates)
 
     def duplicates(self) -> list[tuple[int, int]]:
         """Pairs of components whose probabilities are equal."""
@@ -189,8 +182,8 @@ class Mixture:
 
         Where there are one or two flip rates, logarithms are rounded to the nearest unit, and with
         α = β = q a score is within (n+1)·2^(1-F) nats of its true value: a column adds Λ = λ·2^F
-        rounded, or A = T·Λ rounded, or Λ - A, each within 5/4 of a unit. Otherwise they come from
-        tables to within 2^-29 nats, so a score is within (2n+1)·2^-28 nats.
+        rounded, or A = T·Λ rounded, or Λ - A, each within 5/4 of a unit. Otherwise they
+        are within 2^-29 nats, so a score is within (2n+1)·2^-28 nats.
         An unknown cell adds nothing.
         """
         k, n = self.means.shape
@@ -237,16 +230,18 @@ class Mixture:
         return CellScores(self._log_weights(bits, largest), rates, bits, columns)
 
     def _log_weights(self, bits: int, largest: int, *, exact: bool = False) -> Ints:
-        """ln w_i in units of 2^-bits, from tables or rounded to the nearest unit. A component of
+        """ln w_i in units of 2^-bits, within a unit of 2^-32 or to the nearest unit. A component of
         weight 0 is put below all scores; no logarithm of a rate is larger than `largest` nats.
         """
         positive = np.where(self.weights > 0, self.weights, 1.0)
         if exact:
             values, place = np.unique(positive, return_inverse=True)
-            wide = [fixed.wide_log(*w.as_integer_ratio()) for w in values.tolist()]
-            logs = fixed.to_units(np.array(wide, dtype=object), bits).astype(np.int64)[place]
+            wide = np.empty(len(values), dtype=object)
+            for i, weight in enumerate(values.tolist()):
+                wide[i] = fixed.wide_log(*weight.as_integer_ratio())
+            logs = fixed.to_units(wide, bits).astype(np.int64)[place]
         else:
-            logs = backend().logs(positive, fixed.tables()) >> (fixed.LOG_BITS - bits)
+            logs = backend().logs(positive) >> (fixed.LOG_BITS - bits)
         sum_of_cells = self.means.shape[1] * (largest + 1)
         lowest = int(logs.min()) - ((sum_of_cells + fixed.CUT_NATS + 1) << bits)
         return np.where(self.weights > 0, logs, lowest)
@@ -263,7 +258,8 @@ class Mixture:
             right, wrong = (log >> (fixed.LOG_BITS - bits) for log in (right, wrong))
             log_weights = self._log_weights(bits, largest)
             return right, wrong, right, wrong, log_weights, bits
-        wide = np.array(list(map(wide_log_rates, self.flip_rates)), dtype=object)
+        rates = np.broadcast_to(np.asarray(self.noise), 2).tolist()  # α and β, or q twice
+        wide = np.array(list(map(wide_log_rates, rates)), dtype=object)
         largest = -(wide.min() >> fixed.WIDE_BITS)
         bits = fixed.score_bits(n * (2 * largest + 1) + 800)
         right = fixed.to_units(wide[:, 0], bits)  # of α and of β

@@ -19,7 +19,7 @@ from bitmix.report import page
 from bitmix.report.facts import gather
 from bitmix.report.molecules import Molecules, molecules_of
 from bitmix.report.paper import paper_of
-from bitmix.rows import Rows, as_rows, is_dask
+from bitmix.rows import Rows, as_rows
 from bitmix.rows.packed import BitMatrix
 from bitmix.support import checks
 from bitmix.support.atomic import atomic_write
@@ -181,6 +181,7 @@ def _one_per_row(values: Any, name: str, m: int) -> list[Any] | None:
 def _index_of(X: Any) -> Any:
     """The index of a pandas table, unless it only counts the rows from 0."""
     index = getattr(X, "index", None)
-    if index is None or callable(index) or is_dask(X) or len(index) != len(X):
+    on_cluster = hasattr(type(X), "__dask_graph__")
+    if index is None or callable(index) or on_cluster or len(index) != len(X):
         return None
     return None if list(index[:2]) == [0, 1][: len(index)] else index

@@ -94,12 +94,12 @@ def levels_of(
         best = np.argsort(-lead, kind="stable")[:_N_FEATURES]
         return tuple(printable(str(names[s])) for s in best if lead[s] > 0)
 
-    def made(node: int, depth: int) -> Node:
+    def made(node: int) -> Node:
         members = tree.members(node)
         children: tuple[Node, ...] = ()
         if len(members) > 1:
             below = _parts(tree, node, min(_FANOUT, len(members)))
-            children = tuple(made(each, depth + 1) for each in below)
+            children = tuple(made(each) for each in below)
         title = f"Group {node}" if node < k else f"{len(members):,} groups"
         index = node if node < k else None
         thumbnail = drawn[node]
@@ -107,7 +107,7 @@ def levels_of(
         share, named = counts[node] / total, features(node)
         return Node(title, counts[node], share, named, children, index, shown[node], picture)
 
-    root = made(2 * k - 2, 0)
+    root = made(2 * k - 2)
     return Levels(_dendrogram(tree, counts, shown, drawn), root.children)
 
 

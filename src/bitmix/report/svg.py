@@ -95,10 +95,7 @@ def curve(
     ticks = [Tick(place, str(x)) for place, x in zip(places, xs, strict=True)]
     parts = [_frame(ticks[:: math.ceil(len(xs) / 12)], across, up)]
     for height, value in ((0.06, low), (0.94, high)):
-        parts.append(
-            f'<text class="tick" x="{_LEFT - 5}" y="{number(_FLOOR - _PLOT_HEIGHT * height)}"'
-            f' dy="4" text-anchor="end">{short(value)}</text>'
-        )
+        parts.append(_tick_up(height, short(value)))
     parts.append(f'<path class="line" d="M{"L".join(f"{x:.1f} {y:.1f}" for x, y in points)}"/>')
     for k, (x, y), tip in zip(xs, points, tips, strict=True):
         ring = f'<circle class="ring" cx="{x:.1f}" cy="{y:.1f}" r="8"/>' if k == chosen else ""
@@ -116,12 +113,7 @@ def profile(
     """A line from 0 to 1 for each of several groups over the same places, named at its end."""
     parts = [_frame(ticks, across, up)]
     for height in (0.0, 0.5, 1.0):
-        level = number(_FLOOR - _PLOT_HEIGHT * height)
-        parts.append(
-            f'<path class="grid" d="M{_LEFT} {level}h{_PLOT_WIDTH}"/>'
-            f'<text class="tick" x="{_LEFT - 5}" y="{level}" dy="4" text-anchor="end">'
-            f"{number(height)}</text>"
-        )
+        parts.append(_grid_line(height) + _tick_up(height, number(height)))
     for i, values in enumerate(lines):
         xs = [_LEFT + _PLOT_WIDTH * (j + 0.5) / len(values) for j in range(len(values))]
         points = [(x, _FLOOR - _PLOT_HEIGHT * y) for x, y in zip(xs, values, strict=True)]
@@ -175,15 +167,25 @@ def _frame(ticks: Sequence[Tick], across: str, up: str) -> str:
 def _grid(highest: int) -> str:
     """Two or three grid lines at round counts."""
     step = max(1, round(nice_step(highest, 3)))
-    parts = []
-    for count in range(step, highest + 1, step):
-        y = number(_FLOOR - _PLOT_HEIGHT * count / highest)
-        parts.append(
-            f'<path class="grid" d="M{_LEFT} {y}h{_PLOT_WIDTH}"/>'
-            f'<text class="tick" x="{_LEFT - 5}" y="{y}" dy="4" text-anchor="end">'
-            f"{short(count)}</text>"
-        )
-    return "".join(parts)
+    return "".join(
+        _grid_line(count / highest) + _tick_up(count / highest, short(count))
+        for count in range(step, highest + 1, step)
+    )
+
+
+def _grid_line(height: float) -> str:
+    """A line across at a height from 0 to 1."""
+    return f'<path class="grid" d="M{_LEFT} {_level(height)}h{_PLOT_WIDTH}"/>'
+
+
+def _tick_up(height: float, text: str) -> str:
+    """A label of the axis upwards."""
+    place = f'x="{_LEFT - 5}" y="{_level(height)}"'
+    return f'<text class="tick" {place} dy="4" text-anchor="end">{text}</text>'
+
+
+def _level(height: float) -> str:
+    return number(_FLOOR - _PLOT_HEIGHT * height)
 
 
 def nice_step(top: float, parts: int) -> float:

@@ -16,16 +16,9 @@ from bitmix.rows.learn import NO_WISHES, Wishes
 from bitmix.rows.packed import BitMatrix
 from bitmix.rows.protocol import Block, Layout, Rows
 
-__all__ = [
-    "Rows", "as_rows", "check_items", "fetch_if_small", "is_dask", "table_hash",
-]  # fmt: skip
+__all__ = ["Rows", "as_rows", "check_items", "table_hash"]
 
 MAX_HASHED_ROWS, MAX_HASHED_BYTES = 4_096, 1 << 25
-
-
-def is_dask(X: Any) -> bool:
-    """Whether X is a Dask array or table. Looks at the type: a table has columns of any name."""
-    return hasattr(type(X), "__dask_graph__")
 
 
 def as_rows(
@@ -43,38 +36,37 @@ def as_rows(
     cell is an error. Rows of weight 0 are left out. Cells must be 0 and 1, unless `codes` says how
     others are read; wishes allow that codes are learned, which is said by a warning.
     """
-    if is_dask(X) or getattr(type(X), "remote", False) is True:
+    coded = codes != NO_WISHES if isinstance(codes, Wishes) else codes is not None and codes.columns
+    is_dask = hasattr(type(X), "__dask_graph__")  # of the type: a table has columns of any name
+    if is_dask or getattr(type(X), "remote", False) is True:
         from bitmix.rows.cluster import ClusterRows
 
-        coded = codes != NO_WISHES if isinstance(codes, Wishes) else codes and codes.columns
-        if coded and is_dask(X):
+        if coded and is_dask:
             raise InputError(
                 "X is on a cluster, where it must hold 0 and 1: write it as bits first, with "
                 "bitmix convert or by .map_partitions"
             )
         return ClusterRows.of(X, binarize, missing=missing, mask=mask, sample_weight=sample_weight)
-    rows = _local_rows(X, binarize, missing, codes)
+    rows, is_read = None, isinstance(X, BitMatrix) or binarize is not None
+    if is_read:
+        _check_unread(X, codes)
+    if is_read or not coded:
+        try:
+            rows = BitMatrix.from_dense(X, binarize=binarize, missing=missing)
+        except NotPlainError:
+            if is_read or not isinstance(codes, Wishes) or hasattr(type(X), "tocsr"):
+                raise
+    if rows is None:
+        rows = _coded_rows(X, codes, missing)
     if mask is not None:
         rows = rows.masked(mask)
     return rows if sample_weight is None else rows.weighted(sample_weight)
 
 
-def _local_rows(
-    X: Any, binarize: float | None, missing: bool, codes: Codes | Wishes | None
-) -> BitMatrix:
-    if isinstance(X, BitMatrix) or binarize is not None:
-        _check_unread(X, codes)
-        return BitMatrix.from_dense(X, binarize=binarize, missing=missing)
+def _coded_rows(X: Any, codes: Any, missing: bool) -> BitMatrix:
+    """The rows of a table whose cells are read by codes, which are learned if wishes are given."""
     if isinstance(codes, Wishes):
-        try:
-            if codes == NO_WISHES:
-                return BitMatrix.from_dense(X, missing=missing)
-        except NotPlainError:
-            if hasattr(X, "tocsr"):
-                raise
         codes = _learned(X, codes)
-    if codes is None or not codes.columns:
-        return BitMatrix.from_dense(X, missing=missing)
     words, known = coded_words(X, codes, missing=missing)
     if known is not None:
         words = np.concatenate([words, known], axis=1)
@@ -106,12 +98,6 @@ def _check_unread(X: Any, codes: Codes | Wishes | None) -> None:
     own = getattr(X, "codes", None)
     if isinstance(codes, Codes) and isinstance(own, Codes) and not own.agrees_with(codes):
         raise InputError("the cells of X became bits by other codes than those of the fit")
-
-
-def fetch_if_small(rows: Rows, limit: int) -> Rows:
-    """Load remote rows into memory if there are at most `limit`."""
-    m = rows.shape[0]
-    return rows.subset(np.arange(m)) if rows.remote and m <= limit else rows
 
 
 def table_hash(rows: Rows) -> str:

@@ -228,7 +228,10 @@ class ClusterRows:
         """False: the workers list the events of their blocks in each pass."""
         return False
 
-    def fold(self, start: Callable[[], T], *, block_cells: int = 1, workers: int = 1 << 16) -> T:
+    def fold(
+        self, start: Callable[[], T], *, block_cells: int = 1, workers: int = 1 << 16,
+        in_chunks: bool = False,
+    ) -> T:  # fmt: skip
         """The sum of accumulators, made by `start`, to which all rows were added."""
         base = self.base
 

@@ -33,7 +33,7 @@ class Part(Protocol):
 class Columns:
     """Columns of a table in memory or of a batch: arrays, or columns of pandas or Arrow."""
 
-    columns: Sequence[Any]
+    columns: Any
     origin: Origin
     first_row: int = 0
 
@@ -44,6 +44,9 @@ class Columns:
         cells = self.columns[column]
         cell = cells.iloc[row] if hasattr(cells, "iloc") else cells[row]
         return cell.as_py() if hasattr(cell, "as_py") else cell
+
+    def where(self, row: int) -> str:
+        return f"row {self.first_row + row}"
 
     def place(self, row: int, column: int) -> str:
         return self.origin.place(self.first_row + row, column)
@@ -98,35 +101,36 @@ def _located(
     raise AssertionError("no cell has the value")
 
 
-class PlainReader:
-    """Reads texts of 0 and 1, true and false, and missing cells."""
+class CodedReader:
+    """Reads the parts of a table by its codes."""
 
-    def __init__(self, n_columns: int, name: str) -> None:
-        codes = Codes((PLAIN,) * n_columns)
-        self._vocabulary, self._name = codes.vocabulary, name
-        self._encoder = Encoder(codes, self._vocabulary)
+    def __init__(self, codes: Codes, name: str) -> None:
+        self.vocabulary, self.name = codes.vocabulary, name
+        self._encoder = Encoder(codes, self.vocabulary)
 
     def words(self, part: Part) -> tuple[Words, Words | None]:
-        """Packed rows and packed known cells. Raises NotPlainError for any other text."""
+        """Packed rows and packed known cells; these are None if no cell is missing."""
         try:
-            return self._encoder.words(part.numbers(self._vocabulary))
+            return self._encoder.words(part.numbers(self.vocabulary))
         except UnreadCell as cell:
             value, place = part.value(cell.row, cell.column), part.place(cell.row, cell.column)
-            raise NotPlainError(
-                f"{self._name} must hold 0 and 1, got {value!r} at {place}: write 0 and 1"
-            ) from None
+            raise self._unread(f"got {value!r} at {place}") from None
+
+    def _unread(self, got: str) -> InputError:
+        return InputError(
+            f"{self.name} must hold the values that the fit has seen, {got}: correct it, make it "
+            "missing, or fit again with it"
+        )
 
 
-def encode(part: Part, encoder: Encoder, vocabulary: Vocabulary, name: str) -> tuple[Words, Any]:
-    """Packed rows and packed known cells; these are None if no cell is missing."""
-    try:
-        return encoder.words(part.numbers(vocabulary))
-    except UnreadCell as cell:
-        value, place = part.value(cell.row, cell.column), part.place(cell.row, cell.column)
-        raise InputError(
-            f"{name} must hold the values that the fit has seen, got {value!r} at {place}: correct "
-            "it, make it missing, or fit again with it"
-        ) from None
+class PlainReader(CodedReader):
+    """Reads 0 and 1, true and false, and missing cells. Anything else is a NotPlainError."""
+
+    def __init__(self, n_columns: int, name: str) -> None:
+        super().__init__(Codes((PLAIN,) * n_columns), name)
+
+    def _unread(self, got: str) -> InputError:
+        return NotPlainError(f"{self.name} must hold 0 and 1, {got}: write 0 and 1")
 
 
 def learn_codes(X: Any, wishes: Wishes) -> tuple[Codes, bool]:
@@ -153,17 +157,16 @@ def coded_words(X: Any, codes: Codes, *, missing: bool = True) -> tuple[Words, W
         raise InputError(
             f"the columns of X must be those of the fit, in that order: {', '.join(codes.names)}"
         )
-    vocabulary, known = codes.vocabulary, None
-    encoder = Encoder(codes, vocabulary)
+    reader, known = CodedReader(codes, "X"), None
     words = np.empty((m, words_for(codes.n_planes)), dtype=WORD)
     for part in parts():
         start = part.first_row
-        bits, some = encode(part, encoder, vocabulary, "X")
+        bits, some = reader.words(part)
         words[start : start + len(bits)] = bits
         if some is None:
             continue
         if not missing:
-            column, row = np.argwhere(part.numbers(vocabulary) == MISSING)[0].tolist()
+            column, row = np.argwhere(part.numbers(reader.vocabulary) == MISSING)[0].tolist()
             raise part.origin.missing(part.place(row, column))
         known = all_known(m, codes.n_planes) if known is None else known
         known[start : start + len(bits)] = some
@@ -184,7 +187,7 @@ def _parts_of(X: Any) -> tuple[tuple[int, int], Callable[[], Iterator[Columns]],
             return [X.iloc[start:stop, i] for i in range(shape[1])]
         if hasattr(X, "column_names"):
             return list(X.slice(start, stop - start).columns)
-        cells = rows(start, stop)
+        cells = rows(slice(start, stop))
         if isinstance(cells, np.ma.MaskedArray):
             cells = np.ma.filled(cells.astype(object), None)
         return list(cells.T)

@@ -231,38 +231,24 @@ class Encoder:
         self._codes, self._vocabulary = codes, vocabulary
         self._states: dict[Code, NDArray[np.uint8]] = {}
 
-    def planes(
-        self, numbers: Numbers, first: int = 0
-    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_] | None]:
-        """Bits, and known cells if any is missing, shape (planes, rows), of the columns from
-        `first` on.
-        """
-        codes = self._codes.columns[first : first + len(numbers)]
-        states = np.array([
-            self._state_of(code, cells)[cells] for code, cells in zip(codes, numbers, strict=True)
-        ])  # fmt: skip
-        if (states == _UNREAD).any():
-            column, row = np.argwhere(states == _UNREAD)[0].tolist()
-            raise UnreadCell(first + column, row)
-        if not any(isinstance(code, Item) for code in codes):
-            return states == 1, states != _GAP if (states == _GAP).any() else None
-        widths = [len(code.values) if isinstance(code, Item) else 1 for code in codes]
-        place = [
-            r if isinstance(code, Item) else 1
-            for code, width in zip(codes, widths, strict=True)
-            for r in range(width)
-        ]
-        states = np.repeat(states, widths, axis=0)
-        bits = states == np.array(place, dtype=np.uint8)[:, None]
-        return bits, states != _GAP if (states == _GAP).any() else None
-
     def words(self, numbers: Numbers) -> tuple[Words, Words | None]:
         """Packed rows, and packed known cells if any is missing."""
-        bits, known = self.planes(numbers)
-        return pack_columns(bits), None if known is None else pack_columns(known)
+        codes = self._codes.columns
+        states = np.array([
+            self._states_of(code)[cells] for code, cells in zip(codes, numbers, strict=True)
+        ])  # fmt: skip
+        if (states == _UNREAD).any():
+            raise UnreadCell(*np.argwhere(states == _UNREAD)[0].tolist())
+        ones: Any = 1
+        if self._codes.has_items:  # a plane of a value is 1 where its number is the state
+            values = [range(len(c.values)) if isinstance(c, Item) else (1,) for c in codes]
+            states = np.repeat(states, list(map(len, values)), axis=0)
+            ones = np.concatenate(values).astype(np.uint8)[:, None]
+        missing = (states == _GAP).any()
+        return pack_columns(states == ones), pack_columns(states != _GAP) if missing else None
 
-    def _state_of(self, code: Code, cells: Numbers) -> NDArray[np.uint8]:
-        """The state of each value of the vocabulary, those of `cells` among them."""
+    def _states_of(self, code: Code) -> NDArray[np.uint8]:
+        """The state of each value of the vocabulary."""
         states = self._states.get(code)
         if states is None or len(states) < len(self._vocabulary):
             texts = self._vocabulary.texts

@@ -19,8 +19,8 @@ BLOCK_CELLS = 1 << 20
 _MAX_WEIGHT_BITS = 30
 _FRACTION_BITS = 16
 
-Block = Callable[[int, int], NDArray[Any]]
-"""Returns the rows start … stop of a source as a dense array."""
+Block = Callable[[slice], NDArray[Any]]
+"""Returns consecutive rows of a source as a dense array."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,15 @@ def to_words(
     (m, n), block, names = source(X)
     origin, known = Origin(columns=names), None
     words = np.empty((m, words_for(n)), dtype=WORD)
-    for start, stop in block_spans(m, n):
-        words[start:stop], part = pack_cells(
-            block(start, stop), origin, first_row + start, binarize=binarize, missing=missing
+    step = max(1, BLOCK_CELLS // n)
+    for start in range(0, m, step):
+        some = slice(start, min(start + step, m))
+        words[some], part = pack_cells(
+            block(some), origin, first_row + start, binarize=binarize, missing=missing
         )
         if part is not None:
             known = all_known(m, n) if known is None else known
-            known[start:stop] = part
+            known[some] = part
     return words, known, n
 
 
@@ -86,15 +88,42 @@ def pack_cells(
     binarize: float | None = None,
     missing: bool = False,
 ) -> tuple[Words, Words | None]:
-    """A block of cells as packed bits and packed known cells, which are None if all are known."""
+    """A block of cells as packed bits and packed known cells, which are None if all are known.
+
+    Cells are 0 and 1, or all that are above `binarize` are read as 1.
+    """
     if isinstance(cells, np.ma.MaskedArray) or cells.dtype.kind not in "biuf":
         cells = _as_numbers(cells, origin, first_row)
-    if missing and cells.dtype.kind == "f":
+    known = None
+    if missing and cells.dtype.kind == "f" and np.isnan(cells).any():
         known = ~np.isnan(cells)
-        if not known.all():
-            bits = _as_bits(np.where(known, cells, 0), origin, first_row, binarize)
-            return pack(bits & known), pack(known)
-    return pack(_as_bits(cells, origin, first_row, binarize)), None
+        cells = np.where(known, cells, 0)
+    if cells.dtype.kind == "f" and not np.isfinite(cells).all():
+        raise _wrong_cell(cells, ~np.isfinite(cells), origin, first_row)
+    if cells.dtype.kind == "b" and (binarize is None or 0 <= binarize < 1):
+        bits = cells
+    elif binarize is not None:
+        with np.errstate(over="ignore"):  # a threshold beyond the type is infinite there
+            bits = cells > binarize
+    else:
+        bits = cells == 1
+        wrong = ~bits & (cells != 0)
+        if wrong.any():
+            raise _wrong_cell(cells, wrong, origin, first_row)
+    return (pack(bits), None) if known is None else (pack(bits & known), pack(known))
+
+
+def _wrong_cell(
+    cells: NDArray[Any], wrong: NDArray[np.bool_], origin: Origin, first_row: int
+) -> InputError:
+    """The error for the first of the cells that are wrong."""
+    row, column = np.argwhere(wrong)[0]
+    value, place = cells[row, column], origin.place(first_row + row, column)
+    if np.isnan(value):
+        return origin.missing(place)
+    if np.isinf(value):
+        return InputError(str(origin.wrong("infinity", place, column)))  # no code reads it
+    return origin.wrong(str(value), place, column)
 
 
 def all_known(m: int, n: int) -> Words:
@@ -114,16 +143,17 @@ def block_spans(m: int, n: int) -> Iterator[tuple[int, int]]:
 
 
 def is_anndata(X: Any) -> bool:
-    """Whether X is an AnnData object: a matrix with names of its rows and columns."""
-    return hasattr(X, "obs_names") and hasattr(X, "var_names")
+    """Whether X is an AnnData object: a matrix with names of its rows and columns. Looks at the
+    type, as a table may have columns of these names."""
+    return hasattr(type(X), "obs_names") and hasattr(type(X), "var_names")
 
 
 def column_names(X: Any) -> tuple[str, ...] | None:
     """The names of the columns of a table, if all of them are text."""
     if is_anndata(X):
         return tuple(map(str, X.var_names))
-    names = getattr(X, "column_names", getattr(X, "columns", None))
-    if names is None or hasattr(X, "tocsr"):
+    names = X.column_names if hasattr(type(X), "column_names") else getattr(X, "columns", None)
+    if names is None or hasattr(type(X), "tocsr"):
         return None
     names = tuple(names)
     return names if names and all(isinstance(name, str) for name in names) else None
@@ -140,25 +170,25 @@ def source(X: Any) -> tuple[tuple[int, int], Block, Any]:
     if hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__"):  # DuckDB and others
         need("pyarrow")
         X = import_module("pyarrow").table(X)
-    if is_anndata(X):
-        return *source(X.X)[:2], column_names(X)
     names = getattr(X, "columns", None)
     if hasattr(X, "iloc"):  # pandas
-        block: Block = lambda a, b: _from_pandas(X.iloc[a:b])  # noqa: E731
+        block: Block = lambda some: _from_pandas(X.iloc[some])  # noqa: E731
     elif hasattr(X, "slice") and hasattr(X, "shape"):  # polars, pyarrow
         names = getattr(X, "column_names", names)
-        block = lambda a, b: np.asarray(X.slice(a, b - a))  # noqa: E731
-    elif hasattr(X, "tocsr"):  # scipy sparse
+        block = lambda some: np.asarray(X.slice(some.start, some.stop - some.start))  # noqa: E731
+    elif hasattr(type(X), "tocsr"):  # scipy sparse
         _check_shape(X.shape)  # not every SciPy has rows of sparse arrays of one dimension
         names, X = None, X.tocsr()
-        block = lambda a, b: _densify(X[a:b])  # noqa: E731
+        block = lambda some: _densify(X[some])  # noqa: E731
+    elif not isinstance(X, np.ndarray) and is_anndata(X):
+        return *source(X.X)[:2], column_names(X)
     else:
         names = None
         try:
             X = X if isinstance(X, np.ma.MaskedArray) else np.asarray(X)
         except ValueError as error:
             raise InputError(f"X must be a table of rows of equal length: {error}") from None
-        block = lambda a, b: X[a:b]  # noqa: E731
+        block = X.__getitem__
     return _check_shape(X.shape), block, names
 
 
@@ -248,30 +278,6 @@ def _fill_masked(cells: np.ma.MaskedArray) -> NDArray[Any]:
         return cells.data
     kind = np.object_ if cells.dtype.kind == "O" else np.float64
     return np.ma.filled(cells.astype(kind), np.nan)
-
-
-def _as_bits(
-    cells: NDArray[Any], origin: Origin, first_row: int, binarize: float | None
-) -> NDArray[np.bool_]:
-    """Numbers as bits: 0 and 1 as they are, or all that are above `binarize` as 1."""
-    if cells.dtype.kind == "b" and (binarize is None or 0 <= binarize < 1):
-        return cells
-    if cells.dtype.kind == "f" and not np.isfinite(cells).all():
-        row, column = np.argwhere(~np.isfinite(cells))[0]
-        place = origin.place(first_row + row, column)
-        if np.isnan(cells[row, column]):
-            raise origin.missing(place)
-        raise InputError(str(origin.wrong("infinity", place, column)))  # no code reads it
-    if binarize is not None:
-        with np.errstate(over="ignore"):  # a threshold beyond the type is infinite there
-            return cells > binarize
-    bits: NDArray[np.bool_] = cells == 1
-    wrong = ~bits & (cells != 0)
-    if wrong.any():
-        row, column = np.argwhere(wrong)[0]
-        place = origin.place(first_row + row, column)
-        raise origin.wrong(str(cells[row, column]), place, column)
-    return bits
 
 
 _REVERSED = np.array([int(f"{octet:08b}"[::-1], 2) for octet in range(256)], dtype=np.uint8)

@@ -133,7 +133,7 @@ class _Table:
 
     def codes(self) -> tuple[list[Code], set[int]]:
         """The code of every column, and the columns whose codes the user did not state."""
-        items = {self._column(each, "items") for each in self.wishes.items}
+        items = {self._column(each) for each in self.wishes.items}
         codes: list[Code | None] = [None] * len(self.values)
         for column, code in self._listed().items():
             codes[column] = code
@@ -149,7 +149,7 @@ class _Table:
         ]
         return complete, {column for column in guessed if complete[column] != PLAIN}
 
-    def _column(self, which: str | int, option: str) -> int:
+    def _column(self, which: str | int) -> int:
         """The number of a column that the user names."""
         names = self.advice.names
         if isinstance(which, str) and names is not None and which in names:
@@ -157,7 +157,7 @@ class _Table:
         if isinstance(which, int) and 0 <= which < len(self.values):
             return which
         known = f"0 … {len(self.values) - 1}" if names is None else shown(names)
-        raise InputError(f"{option} names the column {which!r}, which is not among {known}")
+        raise InputError(f"items names the column {which!r}, which is not among {known}")
 
     def _given_ones(self) -> dict[int, tuple[str, ...]]:
         """The values that are 1, of each column that has a listed one."""

@@ -115,9 +115,8 @@ class BitMatrix:
         self.layout, self.codes = layout, codes
         return self
 
-    def _with(self, words: Words | ListedWords, layout: Layout | None = None) -> Self:
-        """Other rows with the same columns, perhaps laid out in another way."""
-        layout = self.layout if layout is None else layout
+    def _with(self, words: Words | ListedWords, layout: Layout) -> Self:
+        """Rows with the same columns that are laid out in another way."""
         return self.trusted(words, self._n_columns, self.feature_names, layout, self.codes)
 
     @classmethod
@@ -137,13 +136,15 @@ class BitMatrix:
             binarize = checks.between(binarize, "binarize", -math.inf, math.inf)
         if isinstance(X, BitMatrix):
             return cls._from_bits(X, binarize, missing)
-        matrix = X.X if is_anndata(X) else X
-        if hasattr(matrix, "tocsr") and (listed := list_sparse(matrix, binarize)) is not None:
+        is_array = isinstance(X, np.ndarray)
+        matrix = X if is_array or not is_anndata(X) else X.X
+        if hasattr(type(matrix), "tocsr") and (listed := list_sparse(matrix, binarize)) is not None:
             return cls.trusted(ListedWords(listed), len(listed.base), column_names(X))
         words, known, n = to_words(X, binarize, missing=missing)
         if known is not None:
             words = np.concatenate([words, known], axis=1)
-        return cls.trusted(words, n, column_names(X), Layout(known is not None))
+        names = None if is_array else column_names(X)
+        return cls.trusted(words, n, names, Layout(known is not None))
 
     @classmethod
     def from_packed(cls, octets: Any, n_columns: int | None = None, bitorder: str = "big") -> Self:
@@ -228,7 +229,7 @@ class BitMatrix:
             events = self._words.events
             events = events if len(chosen) == len(self) else events.take(chosen)
             return self._with(ListedWords(events, weights[chosen]), layout)
-        words = self.take_words(chosen)
+        words = self.subset(chosen).words
         if self.layout.weight_one:
             words = words[:, :-1]
         words = np.concatenate([words, weights[chosen].astype(WORD)[:, None]], axis=1)
@@ -260,7 +261,7 @@ class BitMatrix:
         """The packed rows as they are laid out: ceil(n/64) words per row for its bits, as many for
         its known cells if cells are missing, and one for its weight if it has one. Rows on disk
         are all read into memory."""
-        return self.read_words(0, len(self))
+        return self.read_words(0, self.shape[0])
 
     @property
     def file(self) -> WordsFile | None:
@@ -318,7 +319,7 @@ class BitMatrix:
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             if step == 1:
-                return self._with(self.read_words(start, max(start, stop)))
+                return self._with(self.read_words(start, max(start, stop)), self.layout)
             rows = np.arange(start, stop, step)
         chosen = np.asarray(rows)
         if chosen.size == 0 and chosen.ndim == 1:
@@ -368,19 +369,12 @@ class BitMatrix:
         )
         return f"<table><caption>BitMatrix</caption>{cells}</table>"
 
-    def take_words(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
-        """The rows with these numbers, as they are laid out."""
-        numbers = np.asarray(indices, dtype=np.intp)
-        if isinstance(self._words, np.ndarray):
-            return np.ascontiguousarray(self._words[numbers])
-        return self._words.take(numbers)
-
     def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Words:
         """The packed bits of the rows with these numbers.
 
         A missing cell has the value of most rows in its column.
         """
-        words, n = self.take_words(indices), self._n_columns
+        words, n = self.subset(indices).words, self._n_columns
         if self.layout == PLAIN:
             return words
         bits, known = self.layout.bits(words, n), self.layout.known(words, n)
@@ -389,19 +383,19 @@ class BitMatrix:
     @cached_property
     def weights(self) -> NDArray[np.float64]:
         """The weight of each row."""
-        units = self._weight_units
-        return np.ones(len(self)) if units is None else units / self.layout.weight_one
+        one = self.layout.weight_one
+        return self._weight_units / one if one else np.ones(len(self))
 
     @property
     def total_weight(self) -> float:
         """The sum of the weights: the number of rows if they have none."""
-        return float(self.weights.sum()) if self.layout.weight_one else float(len(self))
+        return float(self.weights.sum()) if self.layout.weight_one else float(self.shape[0])
 
     @property
-    def _weight_units(self) -> Ints | None:
-        if not self.layout.weight_one:
-            return None
+    def _weight_units(self) -> Ints:
+        """The weights in units of 1 / `weight_one`, of rows that have weights."""
         if isinstance(self._words, ListedWords):
+            assert self._words.weights is not None
             return self._words.weights
         blocks = (self.read_words(*span) for span in spans(len(self), _ROWS_AT_ONCE))
         units = np.concatenate([self.layout.weights(words) for words in blocks])
@@ -411,8 +405,7 @@ class BitMatrix:
 
     def repeated(self) -> "BitMatrix":
         """Each row as often as its weight says, if weights are whole and not too many."""
-        units = self._weight_units
-        if units is None or self.layout.weight_one != 1 or units.sum() > _MAX_REPEATED:
+        if self.layout.weight_one != 1 or (units := self._weight_units).sum() > _MAX_REPEATED:
             return self
         rows = self.subset(np.repeat(np.arange(len(units)), units))
         if isinstance(rows._words, ListedWords):
@@ -432,35 +425,34 @@ class BitMatrix:
         """The distinct rows in the order in which they first appear, each with its weight, if they
         are at most half of all rows or have weights. Otherwise all rows, copies of a row together.
         """
-        units, keys = self._weight_units, self.keys()
+        keys, weighted = self.keys(), self.layout.weight_one > 0
         number_of = dict(zip(dict.fromkeys(keys), itertools.count(), strict=False))
         numbers = np.array(list(map(number_of.__getitem__, keys)))
-        if units is None and 2 * len(number_of) > len(keys):
+        if not weighted and 2 * len(number_of) > len(keys):
             return self.subset(np.argsort(numbers, kind="stable"))
         weights = np.zeros(len(number_of), dtype=np.int64)
-        np.add.at(weights, numbers, 1 if units is None else units)
+        np.add.at(weights, numbers, self._weight_units if weighted else 1)
         first = self.subset(np.unique(numbers, return_index=True)[1])
         if isinstance(first._words, ListedWords):
             joined: Any = ListedWords(first._words.events, weights)
         else:
-            bits = first.words if units is None else first.words[:, :-1]
+            bits = first.words[:, :-1] if weighted else first.words
             joined = np.concatenate([bits, weights.astype(WORD)[:, None]], axis=1)
         layout = Layout(self.layout.missing, self.layout.weight_one or 1)
         return self._with(joined, layout)
 
     def draw(self, l: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """The numbers of l random rows, drawn as often as their weights say."""
-        units = self._weight_units
-        if units is None:
-            return draw_without_replacement(len(self), l, rng)
-        return draw_by_weight(units, l, rng)
+        if self.layout.weight_one:
+            return draw_by_weight(self._weight_units, l, rng)
+        return draw_without_replacement(self.shape[0], l, rng)
 
     def column_counts(self) -> Ints:
         """The number of ones in each column, rows counted by weight."""
-        counts = self._weight_units
         if isinstance(self._words, ListedWords):
             return self._words.column_counts()
-        counts = np.ones(len(self), dtype=np.int64) if counts is None else counts
+        one = self.layout.weight_one
+        counts = self._weight_units if one else np.ones(len(self), dtype=np.int64)
         bits = np.ascontiguousarray(self.layout.bits(self.words, self._n_columns))
         return backend(6e-8 * bits.size).column_sums(bits, counts[:, None], self._n_columns)[0]
 
@@ -478,32 +470,30 @@ class BitMatrix:
             parts.append(np.concatenate([*planes, *weights], axis=1))
         return self.trusted(np.concatenate(parts), len(columns), None, self.layout)
 
-    def subset(self, indices: NDArray[np.int64]) -> "BitMatrix":
+    def subset(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> "BitMatrix":
         """The rows with these numbers, in memory, with their known cells and weights."""
-        if isinstance(self._words, ListedWords):
-            return self._with(self._words.subset(indices))
-        return self._with(self.take_words(indices))
+        numbers, words = np.asarray(indices, dtype=np.intp), self._words
+        if isinstance(words, np.ndarray):
+            some: Any = np.ascontiguousarray(words[numbers])
+        else:
+            some = words.subset(numbers) if isinstance(words, ListedWords) else words.take(numbers)
+        return self.trusted(some, self._n_columns, self.feature_names, self.layout, self.codes)
 
     @cached_property
     def base(self) -> NDArray[np.bool_]:
         """The row that events are counted from: which columns are mostly 1 in the first rows."""
         if isinstance(self._words, ListedWords):
             return self._words.events.base
-        m, ones = self._ones_in_head
-        base: Any = 2 * ones > m
+        head = Block(self, 0, min(self.shape[0], BASE_ROWS)).bits
+        ones = unpack(head, self._n_columns).sum(axis=0, dtype=np.int64)
+        base: NDArray[np.bool_] = 2 * ones > len(head)
         return base
-
-    @cached_property
-    def _ones_in_head(self) -> tuple[int, Ints]:
-        """The number of the first rows, and how many of them are 1 in each column."""
-        head = self.layout.bits(self.read_words(0, min(len(self), BASE_ROWS)), self._n_columns)
-        return len(head), unpack(head, self._n_columns).sum(axis=0, dtype=np.int64)
 
     @cached_property
     def _majority(self) -> Words:
         """The value of most known cells in each column, rows counted by weight, packed."""
-        n, units = self._n_columns, self._weight_units
-        counts = np.ones(len(self), dtype=np.int64) if units is None else units
+        n, one = self._n_columns, self.layout.weight_one
+        counts = self._weight_units if one else np.ones(len(self), dtype=np.int64)
         words: Any = self.words
         ones, known = (
             backend(6e-8 * words.size).column_sums(np.ascontiguousarray(part), counts[:, None], n)
@@ -520,33 +510,40 @@ class BitMatrix:
             return list_events(self._words, self.layout, self._n_columns, self.base)
         return None
 
-    @property
+    @cached_property
     def very_sparse(self) -> bool:
         """Whether a row has fewer events than words, and its events are at hand."""
-        per_row = words_for(self._n_columns)
-        if isinstance(self._words, np.ndarray) and "listed" not in vars(self):
-            m, ones = self._ones_in_head
-            if 2 * m * per_row < np.minimum(ones, m - ones).sum():
+        if isinstance(self._words, np.ndarray):
+            head = Block(self, 0, min(self.shape[0], BASE_ROWS)).bits
+            if np.bitwise_count(head ^ pack(self.base[None])).sum() > 2 * head.size:
                 return False  # clearly not, so that lists are not made
-        return self.listed is not None and len(self.listed.cells) < len(self) * per_row
+        n_words = len(self) * words_for(self._n_columns)
+        return self.listed is not None and len(self.listed.cells) < n_words
 
-    def fold(self, start: Callable[[], T], *, block_cells: int = 1, workers: int = 1 << 16) -> T:
+    def fold(
+        self, start: Callable[[], T], *, block_cells: int = 1, workers: int = 1 << 16,
+        in_chunks: bool = False,
+    ) -> T:  # fmt: skip
         """The sum of accumulators, made by `start`, to which all blocks of rows were added.
 
         There is one accumulator per thread. A pass makes about `block_cells` values per row and may
         run in `workers` threads at once. Sums must be the same in any order, as those of integers
-        are. Blocks must not be kept: their memory is used again.
+        are. Blocks must not be kept: their memory is used again. If accumulators take the events of
+        rows `in_chunks`, listed rows come in few large blocks: a thread that comes back to Python
+        after every small one may wait for the other threads each time.
         """
-        work = len(self) * words_for(self._n_columns) * block_cells
+        m, n = self.shape
+        work = m * words_for(n) * block_cells
         if work <= _BLOCK_WORK:  # one block
             total = start()
-            total.add(Block(self, 0, len(self)))
+            total.add(Block(self, 0, m))
             return total
         threads = min(threads_available(), workers)
-        block_rows = self._block_rows(block_cells, threads)
-        threads = min(threads, max(1, -(-len(self) // block_rows)))
-        with meter("rows", len(self) if work >= _LONG_WORK else 0) as show:
-            unread, stop = _reporting(spans(len(self), block_rows), show), threading.Event()
+        chunks = in_chunks and self.listed is not None
+        block_rows = self._block_rows(block_cells, threads, in_chunks=chunks)
+        threads = min(threads, max(1, -(-m // block_rows)))
+        with meter("rows", m if work >= _LONG_WORK else 0) as show:
+            unread, stop = _reporting(spans(m, block_rows), show), threading.Event()
 
             def one_sum() -> T | None:
                 total = None
@@ -581,17 +578,17 @@ class BitMatrix:
         run_in_threads(work, min(threads, len(blocks)), stop)
         return np.concatenate(results)
 
-    def _block_rows(self, block_cells: int, threads: int) -> int:
+    def _block_rows(self, block_cells: int, threads: int, *, in_chunks: bool = False) -> int:
         """Rows per block.
 
-        Every thread should get work, a block should stay in the second-level cache, and it should
-        be large enough that handing it out costs little.
+        Every thread should get work, a block should stay in the second-level cache, unless rows are
+        taken `in_chunks` that do, and it should be large enough that handing it out costs little.
         """
         words = words_for(self._n_columns)
         least = max(_MIN_BLOCK_ROWS, _BLOCK_WORK // (words * block_cells))
         most = min(_BLOCK_BYTES // (8 * words), _BLOCK_BYTES // (8 * block_cells))
         fair = -(-len(self) // (2 * threads))
-        blocks = -(-len(self) // max(least, min(fair, most)))
+        blocks = -(-len(self) // max(least, fair if in_chunks else min(fair, most)))
         if blocks > 1:
             blocks = -(-blocks // threads) * threads
         return max(1, -(-len(self) // max(1, blocks)))

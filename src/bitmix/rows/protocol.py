@@ -72,41 +72,47 @@ class Blocks(Protocol):
         for the next ones."""
 
 
+@dataclass(frozen=True, eq=False)
 class Block:
     """Consecutive rows, as a pass sees them. Words are read, and events listed, when asked for."""
 
-    def __init__(self, rows: Blocks, start: int, stop: int) -> None:
-        self._rows, self.n_columns, self.layout = rows, rows.shape[1], rows.layout
-        self.start, self.stop = start, stop
-        """The number of the first row, and of the one after the last. On a cluster, rows are
-        counted within a partition."""
+    rows: Blocks
+    start: int
+    stop: int
+    """The number of the first row, and of the one after the last. On a cluster, rows are counted
+    within a partition."""
+
+    @property
+    def n_columns(self) -> int:
+        return self.rows.shape[1]
 
     @cached_property
     def words(self) -> Words:
         """The rows as they are laid out."""
-        return self._rows.read_words(self.start, self.stop, reuse=True)
+        return self.rows.read_words(self.start, self.stop, reuse=True)
 
     @property
     def bits(self) -> Words:
         """The packed bits; those of missing cells are 0."""
-        return np.ascontiguousarray(self.layout.bits(self.words, self.n_columns))
+        return np.ascontiguousarray(self.words[:, : words_for(self.rows.shape[1])])
 
     @property
     def known(self) -> Words | None:
         """1 for each cell that is not missing, packed; None if no cell can be missing."""
-        return self.layout.known(self.words, self.n_columns)
+        return self.rows.layout.known(self.words, self.rows.shape[1])
 
     @property
     def weights(self) -> Ints | None:
         """The weight of each row in units of 1 / `weight_one`; None if every row has weight 1."""
-        return self.layout.weights(self.words) if self.layout.weight_one else None
+        layout = self.rows.layout
+        return layout.weights(self.words) if layout.weight_one else None
 
     @property
     def events(self) -> Events:
         """The rows as lists of events."""
-        if (listed := self._rows.listed) is not None:
+        if (listed := self.rows.listed) is not None:
             return listed.rows(self.start, self.stop)
-        return Events.of_words(self.bits, self.known, self.n_columns, self._rows.base)
+        return Events.of_words(self.bits, self.known, self.rows.shape[1], self.rows.base)
 
 
 class Adds(Protocol):
@@ -175,7 +181,9 @@ class Rows(Protocol):
     def subset(self, indices: NDArray[np.int64]) -> Any:
         """The rows with these numbers as a BitMatrix, with their known cells and weights."""
 
-    def fold(self, start: Callable[[], T], *, block_cells: int, workers: int) -> T:
+    def fold(
+        self, start: Callable[[], T], *, block_cells: int, workers: int, in_chunks: bool = False
+    ) -> T:
         """The sum of accumulators, made by `start`, to which all blocks of rows were added."""
 
     def map_reduce(self, function: Callable[[Block], A], *, block_cells: int, workers: int) -> A:

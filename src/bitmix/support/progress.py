@@ -24,9 +24,9 @@ _hidden: list[None] = []  # one entry per block that hides progress
 
 
 @contextmanager
-def shown(wanted: bool = True) -> Iterator[None]:
-    """Show progress inside the block if `wanted`; otherwise leave the switch as it is."""
-    token = _switch.set(bool(wanted) or _switch.get())
+def shown() -> Iterator[None]:
+    """Show progress inside the block."""
+    token = _switch.set(True)
     try:
         yield
     finally:

@@ -18,6 +18,7 @@ from scipy import special
 
 from bitmix.theory.tails import (
     Floats,
+    bisect,
     coarse,
     kl,
     log_choose,
@@ -149,14 +150,9 @@ def farthest_pair(point: Point, budget: float) -> tuple[int, float]:
     def log_tail(x: int) -> float:
         return log_pairs - point.n * float(kl(min(1.0, (x + 1) / point.n), mean))
 
-    low, high = min(point.n, math.ceil(mean * point.n)), point.n
-    while low < high:
-        middle = (low + high) // 2
-        if log_tail(middle) <= math.log(budget):
-            high = middle
-        else:
-            low = middle + 1
-    return (point.n, 0.0) if low >= point.n else (low, math.exp(log_tail(low)))
+    least = min(point.n, math.ceil(mean * point.n))
+    most = bisect(lambda x: log_tail(x) <= math.log(budget), least - 1, point.n)
+    return (point.n, 0.0) if most == point.n else (most, math.exp(log_tail(most)))
 
 
 def starved_cluster(point: Point, r: float, t: int) -> float:

@@ -12,6 +12,7 @@ from bitmix.errors import InputError
 from bitmix.theory import checks
 from bitmix.theory.certificate import certificate
 from bitmix.theory.guarantee import THEOREM_1, Guarantee, Reading, guarantee
+from bitmix.theory.tails import bisect
 
 Unknown = Literal["m", "n", "c"]
 Method = Literal["theorem", "certificate", "simulate"]
@@ -180,7 +181,7 @@ def _on_a_grid(
         note = f"holds nowhere on a grid up to {largest * scale:,.6g}"
         return Plan(unknown, "certificate", None, note)
     low = grid[first - 1] if first else 0
-    value = _bisect(lambda x: holds(x * scale), low, grid[first]) * scale
+    value = bisect(lambda x: holds(x * scale), low, grid[first]) * scale
     note = "first point of a grid, then bisected: not monotone"
     return Plan(unknown, "certificate", value, note)
 
@@ -192,15 +193,7 @@ def _least_whole(enough: Callable[[int], bool], start: int = 1) -> int | None:
         if high >= _LARGEST:
             return None
         low, high = high, min(2 * high, _LARGEST)
-    return _bisect(enough, low, high)
-
-
-def _bisect(enough: Callable[[int], bool], low: int, high: int) -> int:
-    """A number in (low, high] at which `enough` turns true, where it is true at `high`."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return bisect(enough, low, high)
 
 
 def _least_real(enough: Callable[[float], bool]) -> float | None:

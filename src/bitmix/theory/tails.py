@@ -4,6 +4,7 @@ Logarithms are natural. Functions named ``log_…`` return upper bounds of log-p
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import scipy
@@ -57,6 +58,14 @@ def log_choose(n: ArrayLike, k: ArrayLike) -> Floats:
     """ln of the binomial coefficient."""
     n, k = np.asarray(n, dtype=np.float64), np.asarray(k, dtype=np.float64)
     return np.asarray(-special.betaln(n - k + 1, k + 1) - np.log1p(n))
+
+
+def bisect(enough: Callable[[int], bool], low: int, high: int) -> int:
+    """A number in (low, high] at which `enough` turns true, where it is true at `high`."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
 
 
 def window(n: int, p: float, miss: float = 1e-18) -> tuple[Floats, Floats, float]:

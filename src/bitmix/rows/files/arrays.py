@@ -138,6 +138,6 @@ def _sparse(path: Path, request: Request, sizes: dict[str, int]) -> Table:
                     raise FileFormatError(f"{path} is damaged: its row pointers decrease")
                 matrix.check_format(full_check=True)
             shape, block, _ = source(matrix)
-        return (block(start, stop) for start, stop in block_spans(*shape))
+        return (block(slice(*span)) for span in block_spans(*shape))
 
     return array_table(path, request, (m, n), blocks, path.stat().st_size)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from bitmix.errors import FileFormatError, InputError
 from bitmix.kernels.bits import Words
 from bitmix.rows import convert
-from bitmix.rows.cells import Numbers, Vocabulary
 from bitmix.rows.coded import Columns, PlainReader
 from bitmix.rows.codes import Codes
 from bitmix.rows.convert import Origin, octets_to_words, pack_cells, spans
@@ -107,7 +106,8 @@ def _table(
     roles = request.roles(path, len(header), header)
     kinds = [schema.field(i).type for i in roles.features]
     features = [header[i] for i in roles.features]
-    columns = list(dict.fromkeys([*features, *(header[i] for i in roles.others)]))
+    others = [header[i] for i in roles.others]
+    columns = list(dict.fromkeys([*features, *others]))
     if any(map(types.is_fixed_size_binary, kinds)):
         return _packed_table(path, request, roles, kinds, batches, n_rows)
     numeric = all(
@@ -120,7 +120,8 @@ def _table(
         row = 0
         for batch in batches(columns, max(1, convert.BLOCK_CELLS // len(features))):
             if batch.num_rows:
-                part = BatchPart(batch, roles, header, origin, row, numeric)
+                chosen, more = (list(map(batch.column, names)) for names in (features, others))
+                part = BatchPart(chosen, origin, row, more, numeric)
                 row += batch.num_rows
                 yield part, row / (n_rows or row)
 
@@ -130,42 +131,21 @@ def _table(
 
 
 @dataclass(frozen=True)
-class BatchPart:
-    """A record batch."""
+class BatchPart(Columns):
+    """The features of a record batch, and its other columns."""
 
-    batch: Any
-    roles: Roles
-    header: Sequence[str]
-    origin: Origin
-    first_row: int
-    numeric: bool
+    other_columns: Sequence[Any] = ()
+    numeric: bool = False
     """Whether all features are numbers or booleans."""
 
     def plain(self) -> tuple[Words, Words | None]:
         if not self.numeric:
-            return PlainReader(len(self.roles.features), self.origin.name).words(self)
-        cells = columns_to_cells(self._columns.columns)
+            return PlainReader(len(self.columns), self.origin.name).words(self)
+        cells = columns_to_cells(self.columns)
         return pack_cells(cells, self.origin, self.first_row, missing=True)
 
-    def numbers(self, vocabulary: Vocabulary) -> Numbers:
-        return self._columns.numbers(vocabulary)
-
-    def value(self, row: int, column: int) -> Any:
-        return self._columns.value(row, column)
-
-    def place(self, row: int, column: int) -> str:
-        return self._columns.place(row, column)
-
-    def where(self, row: int) -> str:
-        return f"row {self.first_row + row}"
-
     def others(self) -> Sequence[list[str]]:
-        return [column_to_texts(self.batch.column(self.header[i])) for i in self.roles.others]
-
-    @property
-    def _columns(self) -> Columns:
-        columns = [self.batch.column(self.header[i]) for i in self.roles.features]
-        return Columns(columns, self.origin, self.first_row)
+        return [column_to_texts(column) for column in self.other_columns]
 
 
 def _packed_table(

@@ -1,7 +1,7 @@
 """Molecules as SMILES, which RDKit turns into Morgan fingerprints."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +14,7 @@ from bitmix.kernels.bits import Words
 from bitmix.rows.codes import Codes, Fingerprint
 from bitmix.rows.convert import octets_to_words
 from bitmix.rows.files.lines import Lines, split
-from bitmix.rows.files.request import Request, Roles, choose, find
+from bitmix.rows.files.request import ColumnFinder, Request, Roles
 from bitmix.rows.files.table import Chunk, Parts, Table
 from bitmix.support.extras import advice
 
@@ -35,14 +35,12 @@ def open_smi(path: Path, request: Request) -> Table:
         line = 1
         for block, fraction in Lines(path, request.encoding).blocks():
             lines = [text.decode(errors="replace").split(None, 1) for text in split(block)]
-            cells = [(text[0] if text else "", text[1] if len(text) > 1 else "") for text in lines]
-            for start in range(0, len(cells), _ROWS):
-                texts, ids = zip(*cells[start : start + _ROWS], strict=True)
-                words, used = generator.words(texts, line + start)
-                smiles = [texts[i] for i in used]
-                names = [ids[i].strip() or texts[i] for i in used]
-                yield Chunk(words, None, names, smiles=smiles), fraction
-            line += len(cells)
+            cells = [(*text, "", "")[:2] for text in lines]
+            smiles = [text for text, _ in cells]
+            ids = [name.strip() or text for text, name in cells]
+            for chunk in generator.chunks(smiles, line, ids, {}):
+                yield chunk, fraction
+            line += len(lines)
         generator.note_skipped()
 
     return Table(path, path.stat().st_size, roles, parts, Codes(fingerprint=fingerprint))
@@ -57,29 +55,23 @@ def smiles_table(reader: Any, request: Request) -> Table:
          "header", "encoding", "skip_errors"),
     )  # fmt: skip
     fingerprint = _fingerprint(request, path)
-    where = (header.names, header.n_cells, str(path))
-    column = find(request.smiles_column or 0, *where, "smiles_column")
+    columns = ColumnFinder(header.names, header.n_cells, str(path))
+    column = columns.find(request.smiles_column or 0, "smiles_column")
     id_ = column  # molecules without names are their own
     if request.id_column is not None:
-        id_ = find(request.id_column, *where, "id_column")
-    labels = tuple(choose(request.label_column, *where, "label_column"))
+        id_ = columns.find(request.id_column, "id_column")
+    labels = tuple(columns.choose(request.label_column, "label_column"))
     read = replace(reader, roles=Roles((column,), None, id_, labels, all_names=header.names))
     generator = Generator(path, fingerprint, request.skip_errors)
 
     def parts() -> Parts:
         line = 1 if header.names is None else 2
         for part, fraction in read.parts():
-            (texts,), others = part.texts(), list(part.others())
-            made = [
-                generator.words(texts[start : start + _ROWS], line + start)
-                for start in range(0, len(texts), _ROWS)
-            ]
-            used = [_ROWS * number + i for number, (_, rows) in enumerate(made) for i in rows]
-            line += len(texts)
-            ids, *label_texts = ([each[i] for i in used] for each in others)
+            (texts,), (ids, *label_texts) = part.texts(), part.others()
             known = dict(zip(read.roles.label_names, label_texts, strict=True))
-            words = np.concatenate([words for words, _ in made])
-            yield Chunk(words, None, ids, known, smiles=[texts[i] for i in used]), fraction
+            for chunk in generator.chunks(texts, line, ids, known):
+                yield chunk, fraction
+            line += len(texts)
         generator.note_skipped()
 
     used = {column, id_, *labels}
@@ -120,6 +112,19 @@ class Generator:
         self._path, self._skip_errors = path, skip_errors
         self._width = -(-fingerprint.bits // 8)
         self._skipped: list[str] = []
+
+    def chunks(
+        self, smiles: Sequence[str], line: int, ids: Sequence[str],
+        labels: Mapping[str, Sequence[str]],
+    ) -> Iterator[Chunk]:  # fmt: skip
+        """The molecules that can be read, `_ROWS` at a time; the first is on this line."""
+        for start in range(0, len(smiles), _ROWS):
+            words, used = self.words(smiles[start : start + _ROWS], line + start)
+            numbers = [start + i for i in used]
+            known = {name: [texts[i] for i in numbers] for name, texts in labels.items()}
+            names, molecules = ([texts[i] for i in numbers] for texts in (ids, smiles))
+            if numbers:
+                yield Chunk(words, None, names, known, smiles=molecules)
 
     def words(self, smiles: Sequence[str], line: int) -> tuple[Words, list[int]]:
         """The packed fingerprints of molecules, the first of which is on this line, and which of

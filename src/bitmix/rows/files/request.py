@@ -94,7 +94,7 @@ class Request:
 
     def wishes(self, names: Sequence[str] | None, n_columns: int) -> Wishes:
         """What is said about the values of these features."""
-        items = choose(self.items, names, n_columns, "the table", "items")
+        items = ColumnFinder(names, n_columns, "the table").choose(self.items, "items")
         return Wishes(
             self.one_values, items=tuple(items), missing=self.missing, filled=self.filled,
             above=self.binarize,
@@ -102,17 +102,17 @@ class Request:
 
     def roles(self, path: Path, n_columns: int, names: Sequence[str] | None = None) -> "Roles":
         """Find the columns by name, or by number where they have no names."""
-        id_column = self.id_column
+        id_column, columns = self.id_column, ColumnFinder(names, n_columns, str(path))
         index = None if names is None else _index(names)
         if id_column is None and not self._mentions(index):
             id_column = index
         single = {"id_column": id_column, "weight_column": self.weight_column}
         found = {
-            option: None if which is None else find(which, names, n_columns, str(path), option)
+            option: None if which is None else columns.find(which, option)
             for option, which in single.items()
         }
-        labels = choose(self.label_column, names, n_columns, str(path), "label_column")
-        dropped = set(choose(self.drop, names, n_columns, str(path), "drop"))
+        labels = columns.choose(self.label_column, "label_column")
+        dropped = set(columns.choose(self.drop, "drop"))
         others = {*labels, *(place for place in found.values() if place is not None)}
         if self.columns is None:
             features: Sequence[int] = range(n_columns)
@@ -122,7 +122,7 @@ class Request:
                 features = [i for i in features if names is None or names[i] != index]
             _note_likely(path, names, features)
         else:
-            features = self._chosen(path, names, n_columns)
+            features = self._chosen(path, columns)
             features = [i for i in features if i not in dropped]
             clash = next((i for i in features if i in others), None)
             if clash is not None:
@@ -152,25 +152,26 @@ class Request:
         given = (self.columns, self.drop, self.label_column, self.weight_column)
         return any(g == index or (isinstance(g, list | tuple) and index in g) for g in given)
 
-    def _chosen(self, path: Path, names: Sequence[str] | None, n_columns: int) -> list[int]:
+    def _chosen(self, path: Path, columns: "ColumnFinder") -> list[int]:
         assert self.columns is not None
-        if self.codes is not None:
-            if names is None and len(self.columns) != n_columns:
+        names, n_columns = columns.names, columns.n_columns
+        if self.codes is None:
+            return columns.choose(self.columns, "columns")
+        if names is None:
+            if len(self.columns) != n_columns:
                 raise InputError(
                     f"{path} has {n_columns:,} columns without names, but the model was fitted on "
                     f"{len(self.columns):,}"
                 )
-            if names is None:
-                return list(range(n_columns))
-            places = {name: i for i, name in enumerate(names)}
-            for name in self.columns:
-                if name not in places:
-                    raise InputError(
-                        f"{path} has no column {name!r}, which the model was fitted on: it has "
-                        f"{shown(names)}"
-                    )
-            return [places[str(name)] for name in self.columns]
-        return choose(self.columns, names, n_columns, str(path), "columns")
+            return list(range(n_columns))
+        places = {name: i for i, name in enumerate(names)}
+        for name in self.columns:
+            if name not in places:
+                raise InputError(
+                    f"{path} has no column {name!r}, which the model was fitted on: it has "
+                    f"{shown(names)}"
+                )
+        return [places[str(name)] for name in self.columns]
 
 
 @dataclass(frozen=True)
@@ -218,63 +219,61 @@ class Roles:
         return None if self.weight is None else self.name(self.weight)
 
 
-def choose(
-    given: Columns | None, names: Sequence[str] | None, n_columns: int, where: str, option: str
-) -> list[int]:
-    """The numbers of the columns that a user names, each once, in the order asked for."""
-    if given is None:
-        return []
-    if not isinstance(given, str):
-        return [find(each, names, n_columns, where, option) for each in given]
-    if names is not None and given in names:
-        return [list(names).index(given)]
-    chosen: dict[int, None] = {}
-    for part in given.split(","):
-        chosen.update(dict.fromkeys(_matching(part.strip(), names, n_columns, where, option)))
-    return list(chosen)
+@dataclass(frozen=True)
+class ColumnFinder:
+    """Finds the columns that a user names."""
 
+    names: Sequence[str] | None
+    n_columns: int
+    where: str
+    """The table, for errors."""
 
-def _matching(
-    text: str, names: Sequence[str] | None, n_columns: int, where: str, option: str
-) -> Iterable[int]:
-    """The columns of one name, range or pattern."""
-    labels = list(names) if names is not None else [str(i) for i in range(n_columns)]
-    if text in labels:
-        return [i for i, label in enumerate(labels) if label == text]
-    for colon in (i for i, letter in enumerate(text) if letter == ":"):
-        first, last = text[:colon].strip(), text[colon + 1 :].strip()
-        if first in labels and last in labels:
-            a, b = labels.index(first), labels.index(last)
-            return range(a, b + 1) if a <= b else range(a, b - 1, -1)
-    found = [i for i, label in enumerate(labels) if fnmatch.fnmatchcase(label, text)]
-    if not found:
-        raise _absent(text, names, n_columns, where, option)
-    return found
+    def choose(self, given: Columns | None, option: str) -> list[int]:
+        """The numbers of the columns, each once, in the order asked for."""
+        if given is None:
+            return []
+        if not isinstance(given, str):
+            return [self.find(each, option) for each in given]
+        if self.names is not None and given in self.names:
+            return [list(self.names).index(given)]
+        parts = (self._matching(part.strip(), option) for part in given.split(","))
+        return list(dict.fromkeys(column for part in parts for column in part))
 
+    def find(self, which: str | int, option: str) -> int:
+        """The number of one column."""
+        if isinstance(which, int):
+            if 0 <= which < self.n_columns:
+                return which
+        elif self.names is not None and which in self.names:
+            return list(self.names).index(which)
+        elif self.names is None and which.isdecimal() and int(which) < self.n_columns:
+            return int(which)
+        raise self._absent(which, option)
 
-def find(
-    which: str | int, names: Sequence[str] | None, n_columns: int, where: str, option: str
-) -> int:
-    """The number of one column that a user names."""
-    if isinstance(which, int):
-        if 0 <= which < n_columns:
-            return which
-    elif names is not None and which in names:
-        return list(names).index(which)
-    elif names is None and which.isdecimal() and int(which) < n_columns:
-        return int(which)
-    raise _absent(which, names, n_columns, where, option)
+    def _matching(self, text: str, option: str) -> Iterable[int]:
+        """The columns of one name, range or pattern."""
+        labels = [str(i) for i in range(self.n_columns)] if self.names is None else list(self.names)
+        if text in labels:
+            return [i for i, label in enumerate(labels) if label == text]
+        for colon in (i for i, letter in enumerate(text) if letter == ":"):
+            first, last = text[:colon].strip(), text[colon + 1 :].strip()
+            if first in labels and last in labels:
+                a, b = labels.index(first), labels.index(last)
+                return range(a, b + 1) if a <= b else range(a, b - 1, -1)
+        found = [i for i, label in enumerate(labels) if fnmatch.fnmatchcase(label, text)]
+        if not found:
+            raise self._absent(text, option)
+        return found
 
-
-def _absent(
-    which: str | int, names: Sequence[str] | None, n_columns: int, where: str, option: str
-) -> InputError:
-    if names is None:
+    def _absent(self, which: str | int, option: str) -> InputError:
+        if self.names is None:
+            return InputError(
+                f"{self.where} does not name its columns, so that {option}={which!r} cannot be "
+                f"found: its columns are 0 to {self.n_columns - 1:,}"
+            )
         return InputError(
-            f"{where} does not name its columns, so that {option}={which!r} cannot be found: its "
-            f"columns are 0 to {n_columns - 1:,}"
+            f"{self.where} has no column {option}={which!r}: it has {shown(self.names)}"
         )
-    return InputError(f"{where} has no column {option}={which!r}: it has {shown(names)}")
 
 
 def _index(names: Sequence[str]) -> str | None:

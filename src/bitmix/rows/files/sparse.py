@@ -177,11 +177,8 @@ def _names_beside(path: Path, stems: Sequence[str]) -> list[str] | None:
         for ending in (".tsv", ".tsv.gz"):
             file = path.with_name(stem + ending)
             if file.exists():
-                data = (
-                    gzip.decompress(file.read_bytes())
-                    if ending.endswith("gz")
-                    else (file.read_bytes())
-                )
+                data = file.read_bytes()
+                data = gzip.decompress(data) if ending.endswith("gz") else data
                 return [line.split("\t")[0] for line in data.decode().splitlines()]
     return None
 

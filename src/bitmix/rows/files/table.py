@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from bitmix.errors import CodesWarning, FileFormatError, InputError, NotPlainError
 from bitmix.kernels.bits import WORD, Words, words_for
 from bitmix.rows import bitfile
-from bitmix.rows.cells import Numbers, Vocabulary
-from bitmix.rows.coded import Columns, Part, encode, learn_from_parts
-from bitmix.rows.codes import PLAIN, Codes, Encoder
+from bitmix.rows.coded import CodedReader, Columns, Part, learn_from_parts
+from bitmix.rows.codes import PLAIN, Codes
 from bitmix.rows.convert import Origin, all_known, block_spans, octets_to_words, pack_cells
 from bitmix.rows.files.request import Request, Roles
 from bitmix.rows.learn import NO_WISHES, Advice, Wishes
@@ -150,7 +149,9 @@ class Table:
         if self.parts is None:
             yield from self._slices()
             return
-        reader = None if self.codes is None or not self.codes.columns else _Coded(self)
+        reader = None
+        if self.codes is not None and self.codes.columns:
+            reader = CodedReader(self.codes, str(self.path))
         for part, _ in self._read():
             yield part if isinstance(part, Chunk) else self._chunk(part, reader)
 
@@ -178,7 +179,7 @@ class Table:
         if empty:
             raise InputError(f"{self.path} has no rows")
 
-    def _chunk(self, part: FilePart, reader: "_Coded | None") -> Chunk:
+    def _chunk(self, part: FilePart, reader: CodedReader | None) -> Chunk:
         words, known = part.plain() if reader is None else reader.words(part)
         others = list(part.others())
         ids = others.pop(0) if self.roles.id is not None else None
@@ -285,18 +286,6 @@ class _MissingCells(Exception):
     """Cells are missing in a file that is written without room for them."""
 
 
-class _Coded:
-    """Reads parts of a file by the codes of its table."""
-
-    def __init__(self, table: Table) -> None:
-        assert table.codes is not None
-        self._vocabulary, self._name = table.codes.vocabulary, str(table.path)
-        self._encoder = Encoder(table.codes, self._vocabulary)
-
-    def words(self, part: FilePart) -> tuple[Words, Words | None]:
-        return encode(part, self._encoder, self._vocabulary, self._name)
-
-
 def make_table(
     path: Path, size: int, request: Request, roles: Roles, parts: Callable[[], Parts],
     **options: Any,
@@ -315,32 +304,18 @@ def make_table(
 
 
 @dataclass(frozen=True)
-class CellsPart:
+class CellsPart(Columns):
     """A block of cells of an array, without names."""
 
-    cells: NDArray[Any]
-    """The features alone, shape (rows, columns)."""
-    origin: Origin
-    first_row: int
+    columns: NDArray[Any]
+    """The features alone, shape (columns, rows)."""
     texts: Sequence[list[str]] = ()
 
     def plain(self) -> tuple[Words, Words | None]:
-        return pack_cells(self.cells, self.origin, self.first_row, missing=True)
-
-    def numbers(self, vocabulary: Vocabulary) -> Numbers:
-        return Columns(list(self.cells.T), self.origin).numbers(vocabulary)
+        return pack_cells(self.columns.T, self.origin, self.first_row, missing=True)
 
     def others(self) -> Sequence[list[str]]:
         return self.texts
-
-    def value(self, row: int, column: int) -> Any:
-        return self.cells[row, column]
-
-    def where(self, row: int) -> str:
-        return f"row {self.first_row + row}"
-
-    def place(self, row: int, column: int) -> str:
-        return self.origin.place(self.first_row + row, column)
 
 
 def array_table(
@@ -363,7 +338,7 @@ def array_table(
             if above is not None:
                 features = np.where(np.isnan(features), np.nan, features > above)
             others = [list(map(str, block[:, i].tolist())) for i in roles.others]
-            yield CellsPart(features, origin, row, others), (row + len(block)) / m
+            yield CellsPart(features.T, origin, row, others), (row + len(block)) / m
             row += len(block)
 
     if above is not None:

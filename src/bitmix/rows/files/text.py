@@ -26,7 +26,7 @@ from bitmix.rows.convert import Origin, pack_cells
 from bitmix.rows.files.arrow import columns_to_cells
 from bitmix.rows.files.lines import Lines, check_encoding, split
 from bitmix.rows.files.molecules import smiles_table
-from bitmix.rows.files.request import Request, Roles, find
+from bitmix.rows.files.request import ColumnFinder, Request, Roles
 from bitmix.rows.files.sparse import pairs_table
 from bitmix.rows.files.table import Parts, Table, make_table
 from bitmix.rows.files.transposed import for_inner, transposed
@@ -99,16 +99,16 @@ def open_rtab(path: Path, request: Request) -> Table:
 
 def _features_in_rows(lines: Lines, header: Header, request: Request) -> Table:
     """A text table whose lines are features. One of its columns names them."""
-    names = header.names
+    names, columns = header.names, ColumnFinder(header.names, header.n_cells, str(lines.path))
     if names is None:
         features = list(range(header.n_cells))
         roles = Roles(features, None)
         if request.id_column is not None:
-            column = find(request.id_column, None, header.n_cells, str(lines.path), "id_column")
+            column = columns.find(request.id_column, "id_column")
             roles = Roles([i for i in features if i != column] or features, None, column)
     else:
         first = names[0] if request.id_column is None else request.id_column
-        column = find(first, names, header.n_cells, str(lines.path), "id_column")
+        column = columns.find(first, "id_column")
         known = {column, *(i for i, name in enumerate(names) if name in _ROARY)}
         left_out = {names[i]: "about the genes" for i in sorted(known - {column})}
         rows = [i for i in range(header.n_cells) if i not in known]
