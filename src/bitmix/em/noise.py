@@ -18,7 +18,9 @@ in rows:
   almost always 0.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,8 +33,7 @@ from bitmix.kernels.items import Items
 from bitmix.models.mixture import MIN_PROBABILITY, Floats, Mixture, NoiseModel, wide_log_rates
 
 _PRIOR_BITS = 40  # the objective takes the strength of the prior as a multiple of 2^-40
-_MAX_ROUNDS = 20
-_COLUMNS_AT_ONCE = 1 << 16  # when cells are counted; it decides memory, not a result
+_ROUNDS = 2  # of bits and rates in an M step; more of them cost time and end no better
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ class Noise:
     def maximise(self, statistics: Statistics, before: Mixture) -> Mixture:
         """The M step: the best mixture given the responsibilities.
 
-        Bits and flip rates are improved in turn until the bits stay the same. Cells without rows
-        keep their template.
+        Template bits and flip rates are improved in turn, twice at most, which raises the objective
+        and is enough for EM. Cells without rows keep their template.
         """
         if self.model == "cell":
             prior = self.prior * (statistics.weight_one << fixed.SHARE_BITS)
@@ -72,7 +73,7 @@ class Noise:
         if noise is None:  # probabilities to start from
             noise = self.rates(statistics, statistics.means(before.means) > 0.5)
         empty = None if statistics.counts.all() else statistics.counts == 0
-        for _ in range(_MAX_ROUNDS):
+        for _ in range(_ROUNDS):
             lead = evidence(statistics, noise, self.prior > 0)
             better = lead > 0
             if self.items is not None:
@@ -88,27 +89,28 @@ class Noise:
         """The best flip rates for these template bits, or those that are given."""
         if self.given and self.model == "shared":
             return self.given[0]
-        prior = self.prior * (statistics.weight_one << fixed.SHARE_BITS)
-        (k, n), ones = bits.shape, statistics.sums
-        units = statistics.n_rows << fixed.SHARE_BITS
-        cells = np.broadcast_to(statistics.counts, bits.shape)
+        ones, cells = statistics.sums, np.broadcast_to(statistics.counts, bits.shape)
         if self.items is not None:  # an item counts once, by the column of the template's value
             unused = self.items.is_value & ~bits
             ones, cells = np.where(unused, 0, ones), np.where(unused, 0, cells)
             if self.model == "feature":
                 ones = self.items.pooled(np.where(bits, cells - ones, ones))
                 cells, bits = self.items.pooled(cells), np.zeros_like(bits)
-        if self.model == "updown":
-            parts = zip((~bits, bits), self.given or (None, None), strict=True)
-            return np.array(
-                [
-                    given or _rates(ones, cells, bits, (1, 1), prior, units, of)[0, 0]
-                    for of, given in parts
-                ]
-            )
-        shape = {"shared": (1, 1), "component": (k, 1), "feature": (1, n)}[self.model]
-        rates = _rates(ones, cells, bits, shape, prior, units)
-        return float(rates[0, 0]) if self.model == "shared" else rates
+        prior = self.prior * (statistics.weight_one << fixed.SHARE_BITS)
+        if self.model == "feature":
+            return _rates(count_flips(ones, cells, bits, 0).sum(axis=0), prior)[None]
+        largest = (statistics.n_rows << fixed.SHARE_BITS) * bits.shape[1]
+        flips = count_flips(ones, cells, bits, 1, largest)
+        if self.model == "component":
+            return _rates(flips.sum(axis=0), prior)[:, None]
+        flips = flips.sum(axis=2)
+        if self.model == "shared":
+            return float(_rates(flips.sum(axis=0), prior))
+        rates = _rates(flips.T, prior)
+        return np.array([
+            rate if given is None else given
+            for rate, given in zip(rates, self.given or (None, None), strict=True)
+        ])  # fmt: skip
 
     def objective(self, statistics: Statistics, mixture: Mixture) -> int:
         """ln L + ln of the prior, in units of 2^-42 nats over `weight_one`.
@@ -145,7 +147,8 @@ def evidence(statistics: Statistics, noise: Any, has_prior: bool) -> Floats:
         by_one = by_one + np.where(items.is_value, items.log_others / row, 0.0)
         by_zero = np.where(items.is_value, 0.0, by_zero)
     lead = statistics.sums * (by_one + by_zero)
-    lead -= statistics.counts * by_zero
+    order: Any = "F" if lead.flags.f_contiguous else "C"  # a difference of both takes far longer
+    lead -= np.multiply(statistics.counts, by_zero, order=order)
     if_zero, if_one = statistics.log_column_shares
     of_column = (if_one - if_zero) / 2.0**fixed.LOG_BITS
     if has_prior:
@@ -165,38 +168,33 @@ def _log_rates(rates: Any) -> tuple[Any, Any]:
     return right, wrong
 
 
-def _rates(
-    ones: Ints, cells: Ints, bits: NDArray[np.bool_], shape: tuple[int, int], prior: float,
-    n_rows_units: int, of: NDArray[np.bool_] | None = None,
-) -> Floats:  # fmt: skip
-    """Flipped bits among the cells that share a rate, with `prior` more cells, half flipped; only
-    the cells in `of`, if it is given.
+def count_flips(
+    ones: Ints, cells: Ints, bits: NDArray[np.bool_], axis: int, largest: int = 0
+) -> NDArray[Any]:
+    """Flipped bits and all cells, summed over an axis: first where the template is 0, then where it
+    is 1; shape (2, 2, k or n).
 
-    Sums are exact up to their last rounding. A sum over components is at most that of all rows, as
-    the responsibilities of a row add to one. Over columns, high and low halves are summed apart
-    unless 62 bits hold the sum, and some columns at a time, so that a wide table needs little
-    memory.
+    A sum over components is at most that of all rows, as the responsibilities of a row add to one.
+    Over columns, `largest` is the most it may be: if 62 bits do not hold it, high and low halves
+    are summed apart, and the result has whole numbers of Python.
     """
-    axes = (0,) * (shape[0] == 1) + (1,) * (shape[1] == 1)
-    sums = np.zeros((2, 2, *shape), dtype=np.int64)  # flipped or all, high or low
-    half = (1 << 31) - 1
-    for first in range(0, bits.shape[1], _COLUMNS_AT_ONCE):
-        some = np.s_[:, first : first + _COLUMNS_AT_ONCE]
-        total = cells[some]
-        flipped = np.where(bits[some], total - ones[some], ones[some])
-        into = sums[..., some[1]] if shape[1] > 1 else sums
-        fits = (n_rows_units * total.shape[1]) >> 62 == 0
-        for number, values in enumerate((flipped, total)):
-            counted = values if of is None else values * of[some]
-            if fits:
-                part = counted.sum(axis=axes, keepdims=True)
-                high, low = part >> 31, part & half
-            else:
-                high = (counted >> 31).sum(axis=axes, keepdims=True)
-                low = (counted & half).sum(axis=axes, keepdims=True)
-            into[number, 0] += high
-            into[number, 1] += low
-    wrong, all_cells = sums[:, 0] * 2.0**31 + sums[:, 1]
-    rates = np.full(shape, 0.5)
-    np.divide(wrong + prior / 2, all_cells + prior, out=rates, where=all_cells + prior != 0)
+
+    def exact(add: Callable[[Ints], Any], values: Ints) -> Any:
+        if largest >> 62 == 0:
+            return add(values)
+        return add(values >> 31).astype(object) * 2**31 + add(values & ((1 << 31) - 1))
+
+    over, sums = "is,is->s" if axis == 0 else "is,is->i", []
+    for values in (ones, cells):
+        of_1 = exact(partial(np.einsum, over, bits), values)
+        sums.append((exact(partial(np.sum, axis=axis), values) - of_1, of_1))
+    (ones_of_0, ones_of_1), (cells_of_0, cells_of_1) = sums
+    return np.array([(ones_of_0, cells_of_0), (cells_of_1 - ones_of_1, cells_of_1)])
+
+
+def _rates(flips: NDArray[Any], prior: float) -> Floats:
+    """Flipped bits among all cells, with `prior` more cells, half flipped; ½ without cells."""
+    flipped, cells = flips.astype(np.float64)
+    rates = np.full(cells.shape, 0.5)
+    np.divide(flipped + prior / 2, cells + prior, out=rates, where=cells + prior != 0)
     return rates.clip(MIN_PROBABILITY, 1 - MIN_PROBABILITY)

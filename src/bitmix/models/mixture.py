@@ -194,17 +194,19 @@ class Mixture:
         down, up = zero_right - one_wrong, one_right - zero_wrong
         if self.items is not None:
             return self._item_scores(zero_right, zero_wrong, log_weights, bits)
-        binary = self.noise_model != "feature" and np.all((self.means == 0) | (self.means == 1))
-        if binary:
-            of_template = np.array([zero_right, per_one, up, down])[:, :, 0]
-            per_cell, per_one, up, down = np.broadcast_to(of_template, (4, k)).copy()
-            templates = pack(self.means.astype(np.uint8))
-            sizes = self.means.sum(axis=1).astype(np.int64)
-            const, zeros = log_weights + n * per_cell - down * sizes, (per_cell, per_cell - down)
-            return PopcountScores(const, per_one, up + down, zeros, templates, n, bits)
-        downs = np.rint(self.means * down).astype(np.int64)
-        ups = downs if np.array_equal(up, down) else np.rint(self.means * up).astype(np.int64)
-        return AffineScores(log_weights, zero_right - downs, per_one + ups + downs, bits)
+        is_one = self.means == 1
+        if not np.all(is_one | (self.means == 0)):
+            downs = np.rint(self.means * down).astype(np.int64)
+            ups = downs if np.array_equal(up, down) else np.rint(self.means * up).astype(np.int64)
+            return AffineScores(log_weights, zero_right - downs, per_one + ups + downs, bits)
+        if self.noise_model == "feature":
+            coef = np.where(is_one, one_right - one_wrong, per_one)
+            return AffineScores(log_weights, np.where(is_one, one_wrong, zero_right), coef, bits)
+        of_template = np.array([zero_right, per_one, up, down])[:, :, 0]
+        per_cell, per_one, up, down = np.broadcast_to(of_template, (4, k)).copy()
+        const = log_weights + n * per_cell - down * is_one.sum(axis=1)
+        zeros = (per_cell, per_cell - down)
+        return PopcountScores(const, per_one, up + down, zeros, pack(is_one), n, bits)
 
     def _item_scores(self, right: Ints, wrong: Ints, log_weights: Ints, bits: int) -> AffineScores:
         """The scores if some columns are values of items: the value of a row adds ln(1-q), or
