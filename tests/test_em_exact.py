@@ -13,7 +13,7 @@ from conftest import random_bits
 from scipy.special import logsumexp
 
 from bitmix import BitMatrix
-from bitmix.em import fit, merge, noise, predict, prune, search, seeds
+from bitmix.em import fit, merge, predict, prune, search, seeds
 from bitmix.em.noise import Noise, count_flips, evidence
 from bitmix.em.step import Round, Statistics, accumulate, expect
 from bitmix.errors import FewSurvivorsWarning, InputError, NoStructureWarning
@@ -569,7 +569,7 @@ def test_the_m_step_of_maximum_likelihood_is_the_best_of_all(model):
 
 @pytest.mark.parametrize("prior", PRIORS)
 @pytest.mark.parametrize("model", RATES)
-@pytest.mark.parametrize("rounds", [2, 20])
+@pytest.mark.parametrize("rounds", [1, 3, 20])
 def test_the_rates_of_an_m_step_are_the_best_for_its_bits(model, prior, rounds, monkeypatch):
     """Against other rates, and, where bits and rates are improved until bits stay the same, against
     all 64 templates. The objective never falls. A logarithm of a rate is within 2^-29 nats, which
@@ -782,8 +782,8 @@ def test_flips_are_counted_exactly(axis):
     rng = np.random.default_rng(0)
     bits = rng.random((3, 70)) < 0.5
     for largest, most in ((9 * 70, 9), (2**61, 2**61 // 70), (70 * 2**61, 2**61 // 3)):
-        cells = rng.integers(1, most, (3, 70))
-        for cells in (cells, np.broadcast_to(cells[:, :1], cells.shape)):
+        each = rng.integers(1, most, (3, 70))
+        for cells in (each, np.broadcast_to(each[:, :1], each.shape)):
             ones = rng.integers(0, cells + 1)
             flipped = np.where(bits, cells - ones, ones).astype(object)
             found = count_flips(ones, cells, bits, axis, largest if axis else 0)

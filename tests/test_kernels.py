@@ -139,7 +139,10 @@ def kernel_calls(m, n, k, seed):
         "owned_sums": lambda kernels: kernels.owned_sums(words, owner, k, n),
         "disagreement": lambda kernels: kernels.disagreement(evidence[::2], evidence, shift),
         "merged_likelihoods": lambda kernels: kernels.merged_likelihoods(
-            ones_of, cells_of, int(others[0]), others
+            ones_of, cells_of, np.full(len(others), others[0]), others
+        ),
+        "merged_likelihoods of complete rows": lambda kernels: kernels.merged_likelihoods(
+            ones_of, cells_of.max(axis=1, keepdims=True), np.full(len(others), others[0]), others
         ),
         "column_sums": lambda kernels: kernels.column_sums(words, shares, n),
     }  # fmt: skip
@@ -168,7 +171,7 @@ def test_twins_agree_at_any_shape(m, n, k, seed):
 
 def test_twins_agree_on_no_rows():
     for name, call in kernel_calls(0, 70, 40, seed=0).items():
-        if name not in ("merged_likelihoods", "disagreement"):
+        if not name.startswith(("merged_likelihoods", "disagreement")):
             assert_same(call(compiled), call(reference))
 
 
@@ -207,11 +210,11 @@ def test_popcount_passes_of_whole_and_shared_rows(m):
 def test_threads_that_fill_an_event_table_change_no_bit(monkeypatch, threads):
     monkeypatch.setenv("BITMIX_NUM_THREADS", threads)
     rng = np.random.default_rng(0)
-    p, base = rng.uniform(0.001, 0.999, (701, 53)), rng.random(701) < 0.5
-    assert p.size > compiled._SMALL_TABLE
+    p, base = rng.uniform(0.001, 0.999, (701, 150)), rng.random(701) < 0.5
+    assert 2 * p.size * compiled._LOG >= 3 * compiled._SHORT
     results = []
     for kernels_in_use in (compiled, reference):
-        lines = np.zeros((1402, 56), dtype=np.int64)
+        lines = np.zeros((1402, 152), dtype=np.int64)
         results.append((kernels_in_use.cell_lines(p, base, 30, lines), lines))
     assert_same(*results)
 
@@ -353,15 +356,17 @@ def test_disagreement_is_its_formula(kernels):
             assert found[i, j] == exact
 
 
-def test_merged_likelihoods_are_those_of_the_sums_of_both(kernels):
+@pytest.mark.parametrize("complete", [False, True])
+def test_merged_likelihoods_are_those_of_the_sums_of_both(kernels, complete):
     """A column rounds three terms x·ln x to units of 2^-16, and takes logarithms that are within
     2^-29 nats, which is x·2^-13 units. Floats of these sizes add less than a millionth of a unit.
     """
     rng = np.random.default_rng(0)
-    cells = rng.integers(0, 40, size=(5, 30)) / 4
+    known = rng.integers(0, 40, size=(5, 1 if complete else 30)) / 4
+    cells = np.broadcast_to(known, (5, 30))
     ones = np.rint(cells * rng.choice([0.0, 0.3, 1.0], size=(5, 30)) * 4) / 4
     others = np.array([0, 3, 4])
-    found = backend().merged_likelihoods(ones, cells, 1, others)
+    found = backend().merged_likelihoods(ones, known, np.full(3, 1), others)
     with localcontext(prec=40):
         for j, units in zip(others, found.tolist(), strict=True):
             exact = bound = Decimal(0)

@@ -54,7 +54,7 @@ class Merging:
     ones: Floats
     """Rows with a 1 per component and column; the last line belongs to nobody and is 0."""
     cells: Floats
-    """Rows whose cell is known."""
+    """Rows whose cell is known; one column if that is the same number in all columns."""
     mass: Floats
     node: list[int]
     """The node of the tree that each component is by now; -1 once it is part of another."""
@@ -65,7 +65,7 @@ class Merging:
     def of(cls, statistics: Statistics) -> "Merging":
         row = float(statistics.weight_one << fixed.SHARE_BITS)
         l, n = statistics.sums.shape
-        ones, cells = np.zeros((l + 1, n)), np.zeros((l + 1, n))
+        ones, cells = np.zeros((l + 1, n)), np.zeros((l + 1, statistics.counts.shape[1]))
         ones[:l], cells[:l] = statistics.sums / row, statistics.counts / row
         return cls(ones, cells, np.append(statistics.mass / row, 0.0), list(range(l)), [], [])
 
@@ -77,7 +77,7 @@ class Merging:
 
     def _likelihoods(self, i: int, others: Ints) -> Ints:
         kernels = backend(1e-7 * self.ones.shape[1] * len(others))
-        return kernels.merged_likelihoods(self.ones, self.cells, i, others)
+        return kernels.merged_likelihoods(self.ones, self.cells, np.full(len(others), i), others)
 
     def _nearest(self, alive: NDArray[np.intp]) -> dict[int, set[int]]:
         """The components nearest to each by Ward's criterion on the coordinate √p - √(1-p), which
@@ -86,8 +86,8 @@ class Merging:
         Coordinates are whole multiples of a power of two, so that a product is exact in whatever
         order the linear algebra library adds. The lowest index wins ties.
         """
-        cells = self.cells[alive]
-        p = np.divide(self.ones[alive], cells, out=np.full(cells.shape, 0.5), where=cells > 0)
+        ones, cells = self.ones[alive], self.cells[alive]
+        p = np.divide(ones, cells, out=np.full(ones.shape, 0.5), where=cells > 0)
         scale = 2.0 ** ((51 - math.ceil(math.log2(p.shape[1] + 1))) // 2)
         parts = np.rint((np.sqrt(p) - np.sqrt(1 - p)) * scale)
         squares = np.einsum("is,is->i", parts, parts)

@@ -98,25 +98,20 @@ def _evidence_units(statistics: Statistics, mixture: Mixture, prior: float) -> t
 def _by_likelihood(statistics: Statistics, p: Floats) -> tuple[Floats, Joined]:
     row = float(statistics.weight_one << fixed.SHARE_BITS)
     ones = np.ascontiguousarray(statistics.sums / row)
-    cells = np.ascontiguousarray(np.broadcast_to(statistics.counts / row, ones.shape))
-    ones, cells = (np.append(values, np.zeros((1, len(p.T))), axis=0) for values in (ones, cells))
-    nobody = np.array([len(p)])
-    kernels = backend(1e-6 * ones.size)
+    cells = np.ascontiguousarray(statistics.counts / row)
+    ones, cells = (np.append(x, np.zeros((1, x.shape[1])), axis=0) for x in (ones, cells))
+    kernels, l = backend(1e-6 * ones.size), len(p)
     near, near_joined = _by_ward(statistics.mass / row, p)
+    alone = kernels.merged_likelihoods(ones, cells, np.arange(l), np.full(l, l))
 
-    def likelihoods(i: int, others: NDArray[np.intp]) -> Ints:
-        return kernels.merged_likelihoods(ones, cells, i, others)
+    def losses_of(firsts: Ints, seconds: Ints) -> Floats:
+        both = kernels.merged_likelihoods(ones, cells, firsts, seconds)
+        return np.asarray(alone[firsts] + alone[seconds] - both, dtype=np.float64)
 
-    alone = np.array([likelihoods(i, nobody)[0] for i in range(len(p))])
-
-    def losses_of(i: int, others: NDArray[np.intp]) -> Floats:
-        return np.asarray(alone[others] + alone[i] - likelihoods(i, others), dtype=np.float64)
-
+    pairs = {(min(i, j), max(i, j)) for i in range(l) for j in _nearest(near[i]).tolist()}
+    firsts, seconds = np.array(sorted(pairs)).T.copy()
     losses = np.full(near.shape, np.inf)
-    for i in range(len(p)):
-        others = _nearest(near[i])
-        others = others[np.isinf(losses[i, others])]  # each pair once
-        losses[i, others] = losses[others, i] = losses_of(i, others)
+    losses[firsts, seconds] = losses[seconds, firsts] = losses_of(firsts, seconds)
 
     def joined(i: int, j: int) -> Floats:
         row = near_joined(i, j)
@@ -124,10 +119,9 @@ def _by_likelihood(statistics: Statistics, p: Floats) -> tuple[Floats, Joined]:
         near[i, i] = near[j] = near[:, j] = np.inf
         ones[i] += ones[j]
         cells[i] += cells[j]
-        alone[i] = likelihoods(i, nobody)[0]
-        row = np.full(len(p), np.inf)
-        others = _nearest(near[i])
-        row[others] = losses_of(i, others)
+        alone[i] = kernels.merged_likelihoods(ones, cells, np.array([i]), np.array([l]))[0]
+        row, others = np.full(l, np.inf), _nearest(near[i])
+        row[others] = losses_of(np.full(len(others), i), others)
         return row
 
     return losses, joined

@@ -33,7 +33,7 @@ from bitmix.kernels.items import Items
 from bitmix.models.mixture import MIN_PROBABILITY, Floats, Mixture, NoiseModel, wide_log_rates
 
 _PRIOR_BITS = 40  # the objective takes the strength of the prior as a multiple of 2^-40
-_ROUNDS = 2  # of bits and rates in an M step; more of them cost time and end no better
+_ROUNDS = 3  # of bits and rates in an M step; more of them cost time and end no better
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class Noise:
     def maximise(self, statistics: Statistics, before: Mixture) -> Mixture:
         """The M step: the best mixture given the responsibilities.
 
-        Template bits and flip rates are improved in turn, twice at most, which raises the objective
-        and is enough for EM. Cells without rows keep their template.
+        Template bits and flip rates are improved in turn, a few times, which raises the objective;
+        that is enough for EM. Cells without rows keep their template.
         """
         if self.model == "cell":
             prior = self.prior * (statistics.weight_one << fixed.SHARE_BITS)

@@ -93,7 +93,8 @@ class Statistics:
         for name, values in sums.items():
             if values is not None:
                 sums[name] = np.zeros((k, *values.shape[1:]), dtype=np.int64)
-                np.add.at(sums[name], groups, values)
+                for group, value in zip(groups, values, strict=True):
+                    sums[name][group] += value
         return replace(self, **sums)
 
     def rescored(self, scores: Any) -> "Statistics":

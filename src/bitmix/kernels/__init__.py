@@ -67,9 +67,8 @@ class Kernels(Protocol):
     def disagreement(self, rows: Ints, others: Ints, shift: Ints) -> Ints: ...
 
     def merged_likelihoods(
-        self, ones: Floats, cells: Floats, i: int,
-        others: NDArray[np.intp],
-    ) -> Ints: ...  # fmt: skip
+        self, ones: Floats, cells: Floats, firsts: Ints, seconds: Ints
+    ) -> Ints: ...
 
     def path_squares(self, first: Floats, second: Floats, third: Floats) -> tuple[int, int]: ...
 

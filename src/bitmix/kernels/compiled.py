@@ -5,6 +5,7 @@ Threads are not started here: `BitMatrix.map_reduce` runs these on blocks of row
 
 import os
 import warnings
+from collections.abc import Callable
 from threading import Event
 from typing import Any
 
@@ -21,7 +22,7 @@ from bitmix.kernels import fixed, reference
 from bitmix.kernels.bits import Words
 from bitmix.kernels.fixed import Ints
 from bitmix.kernels.reference import Cells, Floats
-from bitmix.kernels.threads import available, run_in_threads
+from bitmix.kernels.threads import R, available, run_in_threads
 
 
 def njit(*signature: Any, **options: Any) -> Any:
@@ -95,7 +96,8 @@ _GAPS = 32  # numbers of 16 bits that the processor adds at once
 _GAP_VECTOR = ir.VectorType(ir.IntType(16), _GAPS)
 _GAP_BITS = 4  # gaps are in units of 2^-4 nats
 _MAX_GAP = 65535
-_SMALL_TABLE = 1 << 15  # cells whose logarithms one thread computes
+_LOG = 5  # what a logarithm takes, in steps of a simple loop
+_SHORT = 1 << 18  # steps that one thread does before another one has begun
 _MIN_SCREENED = 33  # with fewer components, all scores are summed
 
 
@@ -463,17 +465,14 @@ def logs(values: NDArray[np.float64]) -> Ints:
 
 def cell_lines(p: Floats, base: NDArray[np.bool_], bits: int, lines: Ints) -> Ints:
     """See `reference.cell_lines`."""
-    (n, k), threads = p.shape, available() if p.size > _SMALL_TABLE else 1
-    parts = np.zeros((threads, k), dtype=np.int64)
-    unused = iter(range(threads))
+    n, k = p.shape
 
-    def fill() -> None:
-        part = next(unused)
-        first, last = part * n // threads, (part + 1) * n // threads
-        _cell_lines(p, base, LOG_BITS - bits, first, last, lines, parts[part])
+    def fill(first: int, last: int) -> Ints:
+        at_base = np.zeros(k, dtype=np.int64)
+        _cell_lines(p, base, LOG_BITS - bits, first, last, lines, at_base)
+        return at_base
 
-    run_in_threads(fill, threads, Event())
-    return parts.sum(axis=0)
+    return np.sum(_in_parts(fill, n, 2 * n * k * _LOG), axis=0)
 
 
 def mean_line(lines: Ints, base: NDArray[np.bool_], rates: Ints) -> Ints:
@@ -499,16 +498,38 @@ def owned_sums(words: Words, owner: Ints, k: int, n_columns: int) -> Ints:
 
 def disagreement(rows: Ints, others: Ints, shift: Ints) -> Ints:
     """See `reference.disagreement`."""
-    out = np.empty((len(rows), len(others)), dtype=np.int64)
-    _disagreement(np.ascontiguousarray(rows), np.ascontiguousarray(others), shift, out)
-    return out
+    out = np.empty((len(others), len(rows)), dtype=np.int64)
+    rows, others = np.ascontiguousarray(rows), np.ascontiguousarray(others)
+
+    def compare(first: int, last: int) -> None:
+        _disagreement(rows, others[first:last], shift, out[first:last])
+
+    _in_parts(compare, len(others), rows.size * len(others))
+    return out.T
 
 
-def merged_likelihoods(ones: Floats, cells: Floats, i: int, others: NDArray[np.intp]) -> Ints:
+def merged_likelihoods(ones: Floats, cells: Floats, firsts: Ints, seconds: Ints) -> Ints:
     """See `reference.merged_likelihoods`."""
-    out = np.empty(len(others), dtype=np.int64)
-    _merged_likelihoods(ones, cells, i, others, out)
+    out = np.empty(len(firsts), dtype=np.int64)
+
+    def merge(first: int, last: int) -> None:
+        some = slice(first, last)
+        _merged_likelihoods(ones, cells, firsts[some], seconds[some], out[some])
+
+    _in_parts(merge, len(firsts), 3 * len(firsts) * ones.shape[1] * _LOG)
     return out
+
+
+def _in_parts(function: Callable[[int, int], R], n: int, steps: int) -> list[R]:
+    """Call the function for parts of 0 … n, side by side if there is enough to do."""
+    threads = max(1, min(n, available(), steps // _SHORT))
+    parts = iter(range(threads))
+
+    def call() -> R:
+        part = next(parts)
+        return function(part * n // threads, (part + 1) * n // threads)
+
+    return run_in_threads(call, threads, Event())
 
 
 def path_squares(first: Floats, second: Floats, third: Floats) -> tuple[int, int]:
@@ -584,7 +605,7 @@ def _disagreement(rows, others, shift, out):  # type: ignore[no-untyped-def]
             for s in range(rows.shape[1]):
                 a, b = rows[i, s], others[j, s]
                 total += abs(a) + abs(b) - abs(a + b - shift[s])
-            out[i, j] = total
+            out[j, i] = total
 
 
 @njit(types.void(_WORDS, _WORDS, _OUT2), nogil=True, cache=True)
@@ -832,24 +853,27 @@ def _sum_times_log(values):  # type: ignore[no-untyped-def]
 
 
 @njit(
-    types.void(_FLOATS2, _FLOATS2, types.int64, _INTS1, _OUT1),
+    types.void(_FLOATS2, _FLOATS2, _INTS1, _INTS1, _OUT1),
     nogil=True,
     cache=True,
     error_model="numpy",
 )
-def _merged_likelihoods(ones, cells, i, others, out):  # type: ignore[no-untyped-def]
-    n = ones.shape[1]
-    a, b, both = np.empty(n), np.empty(n), np.empty(n)
-    for place in range(len(others)):
-        j = others[place]
-        mixed = 0
+def _merged_likelihoods(ones, cells, firsts, seconds, out):  # type: ignore[no-untyped-def]
+    n, one_count = ones.shape[1], cells.shape[1] == 1  # of cells, in all columns
+    a, b, both = np.empty(n), np.empty(n), np.empty(1 if one_count else n)
+    for place in range(len(firsts)):
+        i, j, mixed = firsts[place], seconds[place], 0
         for s in range(n):
-            o, c = ones[i, s] + ones[j, s], cells[i, s] + cells[j, s]
-            a[mixed], b[mixed], both[mixed] = o, c - o, c
+            t = 0 if one_count else s
+            o, c = ones[i, s] + ones[j, s], cells[i, t] + cells[j, t]
+            a[mixed], b[mixed], both[0 if one_count else mixed] = o, c - o, c
             mixed += (o > 0.0) & (o < c)
-        out[place] = (
-            _sum_times_log(a[:mixed]) + _sum_times_log(b[:mixed]) - _sum_times_log(both[:mixed])
-        )
+        total = _sum_times_log(a[:mixed]) + _sum_times_log(b[:mixed])
+        if one_count and mixed > 0:
+            total -= mixed * _sum_times_log(both)
+        elif mixed > 0:
+            total -= _sum_times_log(both[:mixed])
+        out[place] = total
 
 
 @njit(nogil=True, inline="always", error_model="numpy")

@@ -254,13 +254,14 @@ def disagreement(rows: Ints, others: Ints, shift: Ints) -> Ints:
     return out
 
 
-def merged_likelihoods(ones: Floats, cells: Floats, i: int, others: NDArray[np.intp]) -> Ints:
-    """Log-likelihoods of component i merged with each of the others, in units of 2^-16 nats.
+def merged_likelihoods(ones: Floats, cells: Floats, firsts: Ints, seconds: Ints) -> Ints:
+    """Log-likelihoods of pairs of components, merged, in units of 2^-16 nats.
 
     With o ones among c cells, a column adds φ(o) + φ(c - o) - φ(c), φ(x) = x·ln x, to the nearest
-    unit; nothing if all of its cells are equal.
+    unit; nothing if all of its cells are equal. `cells` have one column if they are the same number
+    in all columns.
     """
-    o, c = ones[others] + ones[i], cells[others] + cells[i]
+    o, c = ones[firsts] + ones[seconds], cells[firsts] + cells[seconds]
     mixed = (o > 0) & (o < c)
     units = np.zeros(o.shape, dtype=np.int64)
     for counts, sign in ((o, 1), (c - o, 1), (c, -1)):
