@@ -890,7 +890,7 @@ def test_merging_templates_loses_what_the_formula_says(model, prior):
     each, and a loss has three of them per column. Whole numbers are far finer than this.
     """
     found, mixture = some_statistics(model, 6, 30, seed=1)
-    losses, joined = merge._by_evidence(found, mixture, prior)
+    losses, joined = merge.losses_among(found, mixture, prior)
     values, _ = merge._evidence_units(found, mixture, prior)
     scale = 2.0 ** round(np.log2(values[0, 0] / evidence(found, mixture.noise, prior > 0)[0, 0]))
     bound = 30 * 3 * 4 * (60 + 1) * 2.0**-29
@@ -921,8 +921,10 @@ def test_merging_probabilities_loses_what_the_formula_says(missing, kernels):
     units.
     """
     rows, X, known, _ = rows_of("missing" if missing else "plain", m=60, n=30)
-    found = expect(rows, random_mixture("cell", 6, 30, seed=1))
-    losses, joined = merge._by_likelihood(found, found.means(np.full((6, 30), 0.5)))
+    mixture = random_mixture("cell", 6, 30, seed=1)
+    found = expect(rows, mixture)
+    mixture = replace(mixture, means=found.means(np.full((6, 30), 0.5)))
+    losses, joined = merge.losses_among(found, mixture, 0.0)
     ones, cells = found.sums / ONE, np.broadcast_to(found.counts, found.sums.shape) / ONE
 
     def likelihood(o, c):
@@ -964,12 +966,10 @@ def test_merging_adds_up_the_statistics_of_the_cheapest_pairs(model, prior, kern
         current = found
         while len(current.mass) > k:
             l = len(current.mass)
+            now = replace(mixture, means=np.ones((l, 25)))
             if model == "cell":
-                losses, _ = merge._by_likelihood(current, current.means(np.full((l, 25), 0.5)))
-            else:
-                losses, _ = merge._by_evidence(
-                    current, replace(mixture, means=np.ones((l, 25))), prior
-                )
+                now = replace(now, means=current.means(np.full((l, 25), 0.5)))
+            losses, _ = merge.losses_among(current, now, prior)
             i, j = min(itertools.combinations(range(l), 2), key=lambda pair: (losses[pair], pair))
             sums = {name: getattr(current, name).copy() for name in ("mass", "sums", "known")}
             rest = np.delete(np.arange(l), j)
@@ -1329,4 +1329,4 @@ def test_the_nearest_components_do_not_depend_on_the_processor():
     near = np.ones(100)
     near[[7, 50]], near[3] = 0.5, np.inf
     expected = [7, 50, 0, 1, 2, *range(4, 7), *range(8, 16)]
-    assert merge._nearest(near).tolist() == expected
+    assert merge._nearest(near, 16).tolist() == expected

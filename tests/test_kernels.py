@@ -137,7 +137,9 @@ def kernel_calls(m, n, k, seed):
         "path_further": lambda kernels: kernels.path_further(*path, alpha),
         "owned_scores": lambda kernels: kernels.owned_scores(words, owner, templates, planes),
         "owned_sums": lambda kernels: kernels.owned_sums(words, owner, k, n),
-        "disagreement": lambda kernels: kernels.disagreement(evidence[::2], evidence, shift),
+        "disagreement": lambda kernels: kernels.disagreement(
+            evidence, np.full(k, k - 1), np.arange(k), shift
+        ),
         "merged_likelihoods": lambda kernels: kernels.merged_likelihoods(
             ones_of, cells_of, np.full(len(others), others[0]), others
         ),
@@ -345,15 +347,12 @@ def test_the_mean_line_is_within_its_bound(kernels):
 
 def test_disagreement_is_its_formula(kernels):
     rng = np.random.default_rng(0)
-    a, b, shift = (rng.integers(-(2**40), 2**40, size=s) for s in ((4, 30), (6, 30), 30))
-    found = backend().disagreement(a, b, shift)
-    for i in range(4):
-        for j in range(6):
-            exact = sum(
-                abs(x) + abs(y) - abs(x + y - g)
-                for x, y, g in zip(a[i].tolist(), b[j].tolist(), shift.tolist(), strict=True)
-            )
-            assert found[i, j] == exact
+    values, shift = (rng.integers(-(2**40), 2**40, size=s) for s in ((6, 30), 30))
+    firsts, seconds = np.divmod(np.arange(36), 6)
+    found = backend().disagreement(values, firsts, seconds, shift)
+    for units, i, j in zip(found.tolist(), firsts, seconds, strict=True):
+        columns = zip(values[i].tolist(), values[j].tolist(), shift.tolist(), strict=True)
+        assert units == sum(abs(x) + abs(y) - abs(x + y - g) for x, y, g in columns)
 
 
 @pytest.mark.parametrize("complete", [False, True])

@@ -6,9 +6,10 @@ the evidence of their rows. So merging i and j loses Σ_s (|a_is| + |a_js| - |a_
 nats, up to a constant that all pairs share. The flip rates are held fixed meanwhile.
 
 *A probability per cell.* With c cells of which o are 1, a cell of a component has log-likelihood
-φ(o) + φ(c - o) - φ(c), φ(x) = x·ln x, and merging adds up both. The loss of merging i and j is
-computed where they are near each other. Near is measured by Ward's criterion on the coordinates √p
-and √(1-p), which approximates the loss and needs no logarithm.
+φ(o) + φ(c - o) - φ(c), φ(x) = x·ln x, and merging adds up both.
+
+The loss of merging i and j is computed where they are near each other. Near is measured by Ward's
+criterion on the coordinates √p and √(1-p), p the shares of ones, which is a matrix product.
 """
 
 import math
@@ -28,16 +29,41 @@ Joined = Callable[[int, int], Floats]
 """Merges component j into i; the losses of merging any other with the result."""
 
 _TILE_CELLS = 1 << 20
-_NEAR = 16  # components whose merging is worked out for each
+_NEAR, _NEAR_TEMPLATES = 16, 64
+"""Components whose merging is worked out for each; with templates, losses take no logarithms."""
 
 
 def merge(statistics: Statistics, mixture: Mixture, k: int, prior: float) -> Statistics:
     """The statistics of k components; `mixture` is the M step of what is merged."""
+    return statistics.grouped(agglomerate(*losses_among(statistics, mixture, prior), k), k)
+
+
+def losses_among(statistics: Statistics, mixture: Mixture, prior: float) -> tuple[Floats, Joined]:
+    """What merging any two loses, infinite where they are not near, and how to merge two."""
     if mixture.noise is None:
-        losses, joined = _by_likelihood(statistics, mixture.means)
+        p, n_near, (losses_of, join) = mixture.means, _NEAR, _by_likelihood(statistics)
     else:
-        losses, joined = _by_evidence(statistics, mixture, prior)
-    return statistics.grouped(agglomerate(losses, joined, k), k)
+        p, n_near = statistics.means(mixture.means), _NEAR_TEMPLATES
+        losses_of, join = _by_evidence(statistics, mixture, prior)
+    near, near_joined = _by_ward(statistics.mass / (statistics.weight_one << fixed.SHARE_BITS), p)
+    l = len(near)
+    are_near = np.zeros((l, l), dtype=np.bool_)
+    for i in range(l):
+        are_near[i, _nearest(near[i], n_near)] = True
+    firsts, seconds = np.array(np.nonzero(np.triu(are_near | are_near.T)))
+    losses = np.full(near.shape, np.inf)
+    losses[firsts, seconds] = losses[seconds, firsts] = losses_of(firsts, seconds)
+
+    def joined(i: int, j: int) -> Floats:
+        row = near_joined(i, j)
+        near[i], near[:, i] = row, row
+        near[i, i] = near[j] = near[:, j] = np.inf
+        join(i, j)
+        row, others = np.full(l, np.inf), _nearest(near[i], n_near)
+        row[others] = losses_of(np.full(len(others), i), others)
+        return row
+
+    return losses, joined
 
 
 def agglomerate(losses: Floats, joined: Joined, k: int) -> NDArray[np.intp]:
@@ -66,17 +92,20 @@ def agglomerate(losses: Floats, joined: Joined, k: int) -> NDArray[np.intp]:
     return np.unique(group, return_inverse=True)[1]
 
 
-def _by_evidence(statistics: Statistics, mixture: Mixture, prior: float) -> tuple[Floats, Joined]:
+def _by_evidence(
+    statistics: Statistics, mixture: Mixture, prior: float
+) -> tuple[Callable[[Ints, Ints], Floats], Callable[[int, int], None]]:
+    """The losses of pairs of templates, and how to merge two."""
     values, shift = _evidence_units(statistics, mixture, prior)
-    kernels = backend(2e-9 * values.size * len(values))
-    losses = kernels.disagreement(values, values, shift).astype(np.float64)
-    np.fill_diagonal(losses, np.inf)
+    kernels = backend(2e-7 * values.size)
 
-    def joined(i: int, j: int) -> Floats:
+    def losses_of(firsts: Ints, seconds: Ints) -> Floats:
+        return kernels.disagreement(values, firsts, seconds, shift).astype(np.float64)
+
+    def join(i: int, j: int) -> None:
         values[i] += values[j] - shift
-        return kernels.disagreement(values[i : i + 1], values, shift)[0].astype(np.float64)
 
-    return losses, joined
+    return losses_of, join
 
 
 def _evidence_units(statistics: Statistics, mixture: Mixture, prior: float) -> tuple[Ints, Ints]:
@@ -95,41 +124,33 @@ def _evidence_units(statistics: Statistics, mixture: Mixture, prior: float) -> t
     return in_units, np.rint(shift * scale).astype(np.int64)
 
 
-def _by_likelihood(statistics: Statistics, p: Floats) -> tuple[Floats, Joined]:
+def _by_likelihood(
+    statistics: Statistics,
+) -> tuple[Callable[[Ints, Ints], Floats], Callable[[int, int], None]]:
+    """The losses of pairs of components with a probability per cell, and how to merge two."""
     row = float(statistics.weight_one << fixed.SHARE_BITS)
-    ones = np.ascontiguousarray(statistics.sums / row)
-    cells = np.ascontiguousarray(statistics.counts / row)
-    ones, cells = (np.append(x, np.zeros((1, x.shape[1])), axis=0) for x in (ones, cells))
-    kernels, l = backend(1e-6 * ones.size), len(p)
-    near, near_joined = _by_ward(statistics.mass / row, p)
+    ones, cells = (
+        np.append(np.ascontiguousarray(x / row), np.zeros((1, x.shape[1])), axis=0)
+        for x in (statistics.sums, statistics.counts)
+    )
+    kernels, l = backend(1e-6 * ones.size), len(ones) - 1
     alone = kernels.merged_likelihoods(ones, cells, np.arange(l), np.full(l, l))
 
     def losses_of(firsts: Ints, seconds: Ints) -> Floats:
         both = kernels.merged_likelihoods(ones, cells, firsts, seconds)
         return np.asarray(alone[firsts] + alone[seconds] - both, dtype=np.float64)
 
-    pairs = {(min(i, j), max(i, j)) for i in range(l) for j in _nearest(near[i]).tolist()}
-    firsts, seconds = np.array(sorted(pairs)).T.copy()
-    losses = np.full(near.shape, np.inf)
-    losses[firsts, seconds] = losses[seconds, firsts] = losses_of(firsts, seconds)
-
-    def joined(i: int, j: int) -> Floats:
-        row = near_joined(i, j)
-        near[i], near[:, i] = row, row
-        near[i, i] = near[j] = near[:, j] = np.inf
+    def join(i: int, j: int) -> None:
         ones[i] += ones[j]
         cells[i] += cells[j]
         alone[i] = kernels.merged_likelihoods(ones, cells, np.array([i]), np.array([l]))[0]
-        row, others = np.full(l, np.inf), _nearest(near[i])
-        row[others] = losses_of(np.full(len(others), i), others)
-        return row
 
-    return losses, joined
+    return losses_of, join
 
 
-def _nearest(near: Floats) -> NDArray[np.intp]:
-    """The components that are nearest, at most `_NEAR`; the lowest index wins ties."""
-    nearest = np.argsort(near, kind="stable")[:_NEAR]
+def _nearest(near: Floats, n: int) -> NDArray[np.intp]:
+    """The n components that are nearest; the lowest index wins ties."""
+    nearest = np.argsort(near, kind="stable")[:n]
     return nearest[np.isfinite(near[nearest])]
 
 

@@ -496,16 +496,16 @@ def owned_sums(words: Words, owner: Ints, k: int, n_columns: int) -> Ints:
     return out[:, :n_columns]
 
 
-def disagreement(rows: Ints, others: Ints, shift: Ints) -> Ints:
+def disagreement(values: Ints, firsts: Ints, seconds: Ints, shift: Ints) -> Ints:
     """See `reference.disagreement`."""
-    out = np.empty((len(others), len(rows)), dtype=np.int64)
-    rows, others = np.ascontiguousarray(rows), np.ascontiguousarray(others)
+    out = np.empty(len(firsts), dtype=np.int64)
 
     def compare(first: int, last: int) -> None:
-        _disagreement(rows, others[first:last], shift, out[first:last])
+        some = slice(first, last)
+        _disagreement(values, firsts[some], seconds[some], shift, out[some])
 
-    _in_parts(compare, len(others), rows.size * len(others))
-    return out.T
+    _in_parts(compare, len(firsts), len(firsts) * len(shift))
+    return out
 
 
 def merged_likelihoods(ones: Floats, cells: Floats, firsts: Ints, seconds: Ints) -> Ints:
@@ -597,15 +597,14 @@ def _spread(shares, rows, sums, cells, starts):  # type: ignore[no-untyped-def]
         i += tile
 
 
-@njit(types.void(_INTS2, _INTS2, _INTS1, _OUT2), nogil=True, cache=True)
-def _disagreement(rows, others, shift, out):  # type: ignore[no-untyped-def]
-    for i in range(len(rows)):
-        for j in range(len(others)):
-            total = 0
-            for s in range(rows.shape[1]):
-                a, b = rows[i, s], others[j, s]
-                total += abs(a) + abs(b) - abs(a + b - shift[s])
-            out[j, i] = total
+@njit(types.void(_INTS2, _INTS1, _INTS1, _INTS1, _OUT1), nogil=True, cache=True)
+def _disagreement(values, firsts, seconds, shift, out):  # type: ignore[no-untyped-def]
+    for place in range(len(firsts)):
+        i, j, total = firsts[place], seconds[place], 0
+        for s in range(len(shift)):
+            a, b = values[i, s], values[j, s]
+            total += abs(a) + abs(b) - abs(a + b - shift[s])
+        out[place] = total
 
 
 @njit(types.void(_WORDS, _WORDS, _OUT2), nogil=True, cache=True)

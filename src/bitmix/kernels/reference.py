@@ -245,12 +245,12 @@ def owned_sums(words: Words, owner: Ints, k: int, n_columns: int) -> Ints:
     return column_sums(words, shares, n_columns)
 
 
-def disagreement(rows: Ints, others: Ints, shift: Ints) -> Ints:
-    """Σ_s |a_s| + |b_s| - |a_s + b_s - shift_s| of each row a and each other row b."""
-    sizes = np.abs(others).sum(axis=1)
-    out = np.empty((len(rows), len(others)), dtype=np.int64)
-    for i, row in enumerate(rows):
-        out[i] = np.abs(row).sum() + sizes - np.abs(others + (row - shift)).sum(axis=1)
+def disagreement(values: Ints, firsts: Ints, seconds: Ints, shift: Ints) -> Ints:
+    """Σ_s |a_s| + |b_s| - |a_s + b_s - shift_s| of pairs of rows a and b."""
+    out = np.empty(len(firsts), dtype=np.int64)
+    for place, (i, j) in enumerate(zip(firsts, seconds, strict=True)):
+        a, b = values[i], values[j]
+        out[place] = (np.abs(a) + np.abs(b) - np.abs(a + b - shift)).sum()
     return out
 
 
