@@ -265,7 +265,7 @@ class TemplateMixture(
         scores = result.noise_model_scores
         self.noise_model_scores_ = {model: vars(score) for model, score in scores.items()}
         self.starts_ = tuple(map(vars, found.starts))
-        self.n_starts_ = sum(start.finished for start in found.starts)
+        self.n_starts_ = found.n_finished
         self.n_agreeing_ = found.n_agreeing
         self.objective_, self.converged_ = fit.nats, fit.converged
         self.history_, self.n_iter_ = fit.history, len(fit.history) - 1
