@@ -59,10 +59,6 @@ def log_joint(mixture, X, known):
 # --- seeds ----------------------------------------------------------------------------------
 
 
-def noise_of(words, n):
-    return seeds.noise_at(seeds.closest_pair(words), n)
-
-
 @pytest.mark.parametrize("closest", [(0, 1), (0, 2), (1, 2), (2, 3)])
 def test_the_noise_comes_from_the_closest_pair_whichever_it_is(closest):
     rows = np.zeros((4, 40), dtype=np.uint8)
@@ -71,7 +67,7 @@ def test_the_noise_comes_from_the_closest_pair_whichever_it_is(closest):
     a, b = closest
     rows[b] = rows[a]
     rows[b, :3] ^= 1
-    q0 = noise_of(pack(rows), 40)
+    q0, _ = seeds.initial_noise(pack(rows), 40)
     assert q0 * (1 - q0) == pytest.approx(3 / 80, rel=1e-14)
 
 
@@ -85,14 +81,14 @@ def test_the_closest_pair_of_many_seeds(l, kernels):
         bits[b, :3] ^= 1
         words = pack(bits)
         apart = np.bitwise_count(words[:, None] ^ words).sum(axis=2) + 90 * np.eye(l)
-        assert seeds.closest_pair(words) == apart.min() <= 3
+        assert seeds.initial_noise(words, 90)[1] == apart.min() <= 3
         bits[b] = rng.integers(2, size=90)
 
 
 def test_the_noise_of_seeds_that_are_equal_or_alone_or_coins():
     same = pack(np.zeros((3, 40), dtype=np.uint8))
     for words in (same, same[:1]):
-        q0 = noise_of(words, 40)
+        q0, _ = seeds.initial_noise(words, 40)
         assert q0 * (1 - q0) == pytest.approx(0.5 / 80, rel=1e-14)  # half a bit apart
     rows = np.zeros((2, 40), dtype=np.uint8)
     for apart in (40, 20):
@@ -1159,7 +1155,7 @@ def test_the_number_of_seeds_of_a_search():
 def test_seeds_are_rows_or_half_way_between_a_row_and_its_column():
     rows, X, _, _ = rows_of("plain", m=100, n=60)
     drawn = draw_without_replacement(100, 20, np.random.default_rng(0))
-    q0 = noise_of(pack(X[drawn]), 60)
+    q0, _ = seeds.initial_noise(pack(X[drawn]), 60)
     for model, given in (("shared", ()), ("shared", (0.2,)), ("updown", (None, 0.3)), ("cell", ())):
         found = search._seeds(rows, 20, Noise(model, 1.0, given), np.random.default_rng(0))
         assert (found.weights == 1 / 20).all()

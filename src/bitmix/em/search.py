@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bitmix.em import seeds
 from bitmix.em.merge import merge
 from bitmix.em.noise import Noise
+from bitmix.em.seeds import initial_noise
 from bitmix.em.step import Round, Statistics, accumulate, expect
 from bitmix.kernels import backend, fixed
 from bitmix.models.mixture import Mixture
@@ -335,8 +335,8 @@ def _seeds(rows: Rows, l: int, noise: Noise, rng: np.random.Generator) -> Mixtur
     """
     n = rows.shape[1]
     words = rows.take(rows.draw(l, rng))
-    drawn = Mixture.of_rows(words, n, seeds.noise_at(seeds.closest_pair(words), n))
-    drawn = replace(drawn, items=noise.items)
+    q0, _ = initial_noise(words, n)
+    drawn = replace(Mixture.of_rows(words, n, q0), items=noise.items)
     if noise.model == "cell":
         everything = Mixture(np.full((1, n), 0.5), np.ones(1), None, noise.items)
         shares = expect(rows, everything).column_shares
