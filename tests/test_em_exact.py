@@ -59,10 +59,6 @@ def log_joint(mixture, X, known):
 # --- seeds ----------------------------------------------------------------------------------
 
 
-def noise_of(words, n):
-    return seeds.noise_at(seeds.closest_pair(words), n)
-
-
 @pytest.mark.parametrize("closest", [(0, 1), (0, 2), (1, 2), (2, 3)])
 def test_the_noise_comes_from_the_closest_pair_whichever_it_is(closest):
     rows = np.zeros((4, 40), dtype=np.uint8)
@@ -71,7 +67,7 @@ def test_the_noise_comes_from_the_closest_pair_whichever_it_is(closest):
     a, b = closest
     rows[b] = rows[a]
     rows[b, :3] ^= 1
-    q0 = noise_of(pack(rows), 40)
+    q0, _ = seeds.initial_noise(pack(rows), 40)
     assert q0 * (1 - q0) == pytest.approx(3 / 80, rel=1e-14)
 
 
@@ -85,14 +81,14 @@ def test_the_closest_pair_of_many_seeds(l, kernels):
         bits[b, :3] ^= 1
         words = pack(bits)
         apart = np.bitwise_count(words[:, None] ^ words).sum(axis=2) + 90 * np.eye(l)
-        assert seeds.closest_pair(words) == apart.min() <= 3
+        assert seeds.initial_noise(words, 90)[1] == apart.min() <= 3
         bits[b] = rng.integers(2, size=90)
 
 
 def test_the_noise_of_seeds_that_are_equal_or_alone_or_coins():
     same = pack(np.zeros((3, 40), dtype=np.uint8))
     for words in (same, same[:1]):
-        q0 = noise_of(words, 40)
+        q0, _ = seeds.initial_noise(words, 40)
         assert q0 * (1 - q0) == pytest.approx(0.5 / 80, rel=1e-14)  # half a bit apart
     rows = np.zeros((2, 40), dtype=np.uint8)
     for apart in (40, 20):
@@ -1067,7 +1063,7 @@ def test_steps_without_a_pass_are_steps_with_one(model, monkeypatch):
         return now, len(passes)
 
     quick, few = steps()
-    monkeypatch.setattr(search, "_nearly_same", lambda a, b: False)
+    monkeypatch.setattr(Statistics, "rescored", lambda statistics, scores: None)
     slow, many = steps()
     assert few < many == 6
     assert quick.objectives == slow.objectives
@@ -1098,10 +1094,6 @@ def test_a_fit_that_gains_nothing_is_close_and_one_that_gains_more_is_not():
     assert not search._is_close(fit_with([0.0, 1.0, 3.0]), 10.0)
 
 
-def agree(one, other, tol):
-    return search._Place.of(one, tol).agrees(search._Place.of(other, tol))
-
-
 def test_fits_agree_whatever_the_order_of_their_components():
     rng = np.random.default_rng(0)
     binary = Mixture(np.eye(4)[:3], np.full(3, 1 / 3), 0.1)
@@ -1109,16 +1101,13 @@ def test_fits_agree_whatever_the_order_of_their_components():
     for mixture in (binary, cells):
         best = fit_with([10.0], mixture=mixture)
         turned = fit_with([9.9], mixture=mixture.reordered([2, 0, 1]))
-        assert agree(best, best, 0.0)
-        assert agree(turned, best, 0.1)
-        assert not agree(turned, best, 0.01)  # an objective that is not the same
+        assert search._agree(best, best, 0.0)
+        assert search._agree(turned, best, 0.1)
+        assert not search._agree(turned, best, 0.01)  # an objective that is not the same
         doubled = fit_with([10.0], mixture=mixture.reordered([0, 0, 1]))
-        assert not agree(doubled, best, 1.0)
+        assert not search._agree(doubled, best, 1.0)
         moved = replace(mixture, means=np.roll(mixture.means, 1, axis=1))
-        assert not agree(fit_with([10.0], mixture=moved), best, 1.0)
-    assert search._Place.of(fit_with([1.0], mixture=binary), 1.0).all_differ
-    equal = fit_with([1.0], mixture=binary.reordered([0, 1, 0]))
-    assert not search._Place.of(equal, 1.0).all_differ
+        assert not search._agree(fit_with([10.0], mixture=moved), best, 1.0)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -1161,7 +1150,7 @@ def test_the_number_of_seeds_of_a_search():
 def test_seeds_are_rows_or_half_way_between_a_row_and_its_column():
     rows, X, _, _ = rows_of("plain", m=100, n=60)
     drawn = draw_without_replacement(100, 20, np.random.default_rng(0))
-    q0 = noise_of(pack(X[drawn]), 60)
+    q0, _ = seeds.initial_noise(pack(X[drawn]), 60)
     for model, given in (("shared", ()), ("shared", (0.2,)), ("updown", (None, 0.3)), ("cell", ())):
         found = search._seeds(rows, 20, Noise(model, 1.0, given), np.random.default_rng(0))
         assert (found.weights == 1 / 20).all()
@@ -1271,16 +1260,24 @@ def test_no_start_of_a_survey_is_given_up(monkeypatch):
         assert found.starts[1].finished == finished
 
 
-def test_surveys_have_more_starts_by_default():
-    settings = settings_for("cell", n_init=None)
-    for k, n_columns, n_starts in ((2, 64, 20), (2, 65, 5), (8, 64, 20), (9, 64, 5), (1, 64, 5)):
-        assert search.number_of_starts(settings, k, n_columns) == n_starts
-    assert search.number_of_starts(settings, 40, 10) == 20
-    assert search.number_of_starts(settings, 32, 65) == 5
-    assert search.number_of_starts(settings, 33, 65) == 3
-    assert search.number_of_starts(settings_for("shared", n_init=None), 2, 64) == 5
-    assert search.number_of_starts(settings_for("shared", n_init=None), 33, 64) == 5
-    assert search.number_of_starts(settings_for("cell", n_init=7), 2, 64) == 7
+@pytest.mark.parametrize(
+    ("model", "n_init", "k", "n_columns", "plan"),
+    [
+        ("cell", None, 2, 64, (20, 11, True)),
+        ("cell", None, 2, 65, (5, 3, False)),
+        ("cell", None, 8, 64, (20, 11, True)),
+        ("cell", None, 9, 64, (5, 3, False)),
+        ("cell", None, 1, 64, (5, 3, False)),
+        ("cell", None, 40, 10, (20, 11, True)),
+        ("cell", None, 32, 65, (5, 3, False)),
+        ("cell", None, 33, 65, (3, 3, False)),
+        ("cell", 7, 2, 64, (7, 4, True)),
+        ("shared", None, 2, 64, (5, 3, False)),
+        ("shared", None, 33, 64, (5, 3, False)),
+    ],
+)
+def test_surveys_have_more_starts_by_default(model, n_init, k, n_columns, plan):
+    assert search.plan_starts(settings_for(model, n_init=n_init), k, n_columns) == plan
 
 
 # --- choosing a noise model -----------------------------------------------------------------

@@ -15,7 +15,7 @@ from simulate import events, templates_at
 from bitmix import BitMatrix, ClassicEM, TemplateMixture, TwoRoundEM, theory
 from bitmix.certify.bounds import upper_limit
 from bitmix.datasets import make_templates, sample_mixture
-from bitmix.em.seeds import closest_pair, noise_at
+from bitmix.em.seeds import initial_noise
 from bitmix.em.step import em_step
 from bitmix.errors import InputError
 from bitmix.estimators.simulate import simulate
@@ -224,7 +224,7 @@ def runs():
         X, labels = sample_mixture(TRUTH, [0.5, 0.5], q, m, seed)
         seeds = np.random.default_rng(seed).permutation(m)[:L]
         words = X.words[seeds]
-        noise = noise_at(closest_pair(words), n)
+        noise, _ = initial_noise(words, n)
         after, _ = em_step(X, Mixture.of_rows(words, n, noise))
         alive = after.weights >= 1 / (4 * L)
         made.append(

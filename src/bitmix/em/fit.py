@@ -17,10 +17,9 @@ from bitmix.em.search import (
     Settings,
     Start,
     converge,
-    enough,
     evaluate,
     number_of_seeds,
-    number_of_starts,
+    plan_starts,
     search,
 )
 from bitmix.em.step import expect
@@ -113,8 +112,8 @@ def fit_mixture(
     if start is not None:
         fit = converge(rows, _fit_from(rows, start, settings.noise), settings)
         starts = (Start(fit.nats, len(fit.objectives), finished=True),)
-        return Result(fit, Search(fit, starts, 1), m, scores)
-    n_enough = enough(number_of_starts(settings, k, rows.shape[1]))
+        return Result(fit, Search(fit, starts, 1, 1), m, scores)
+    _, n_enough, _ = plan_starts(settings, k, rows.shape[1])
     if found is None or settings.noise.model != "shared" or found.n_agreeing < n_enough:
         found = search(sample, k, settings, stream(seed, "seeds"))
     fit = found.fit

@@ -88,7 +88,7 @@ def fit_levels(
             break
         mixture = _refilled(sample, fit, near, noise)
         fit = _converge(rows, mixture, near, replace(short, max_iter=1))
-    found = Search(fit, (Start(fit.nats, len(fit.objectives), finished=True),), 1)
+    found = Search(fit, (Start(fit.nats, len(fit.objectives), finished=True),), 1, 1)
     return Result(fit, found, n_searched, scores, tree_of(fit.statistics))
 
 
@@ -260,7 +260,7 @@ def _converge(rows: Rows, mixture: Mixture, near: Candidates | None, settings: S
     for _ in range(settings.max_iter):
         mixture = settings.noise.maximise(fit.statistics, fit.mixture)
         after = _evaluate_among(rows, mixture, near, settings.noise)
-        gain = after.objective - fit.objective
+        gain = after.objectives[-1] - fit.objectives[-1]
         objectives, history = fit.objectives + after.objectives, fit.history + after.history
         close = gain <= settings.tol * (after.statistics.n_rows << fixed.LIKELIHOOD_BITS)
         fit = replace(after, objectives=objectives, history=history, converged=close)

@@ -11,11 +11,10 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bitmix.em import seeds
 from bitmix.em.merge import merge
 from bitmix.em.noise import Noise
+from bitmix.em.seeds import initial_noise
 from bitmix.em.step import Round, Statistics, accumulate, expect
 from bitmix.kernels import backend, fixed
 from bitmix.models.mixture import Mixture
@@ -43,7 +42,7 @@ FIRST_HEAT = 6
 """EM steps after which the worse half of the starts is given up; twice as many for the next half,
 and so on (successive halving). Six steps tell good starts from bad ones as well as all steps do."""
 ENOUGH = 3
-"""The least number of finished starts that agree before the search ends; see `enough`."""
+"""The least number of finished starts that agree before the search ends; see `plan_starts`."""
 
 _LOOSER, _CLOSER = 1000, 10
 """Starts are done when they are 1,000 times `tol` from their limit. In a survey, those that are
@@ -59,7 +58,7 @@ class Settings:
 
     noise: Noise
     n_init: int | None
-    """The number of starts; by default `number_of_starts` decides."""
+    """The number of starts; by default `plan_starts` decides."""
     max_iter: int
     tol: float
     """How far below its optimum a fit may end, in nats per row."""
@@ -77,10 +76,6 @@ class Start:
     finished: bool
     """Whether it converged, or made `max_iter` steps; otherwise it was given up."""
 
-    @classmethod
-    def of(cls, fit: "Fit") -> "Start":
-        return cls(fit.nats, len(fit.objectives), fit.converged)
-
 
 @dataclass(frozen=True, eq=False)
 class Fit:
@@ -94,13 +89,9 @@ class Fit:
     converged: bool = False
 
     @property
-    def objective(self) -> int:
-        return self.objectives[-1]
-
-    @property
     def nats(self) -> float:
-        """The objective in nats."""
-        return self.objective / (self.statistics.weight_one << fixed.LIKELIHOOD_BITS)
+        """The objective of this mixture in nats."""
+        return self.objectives[-1] / (self.statistics.weight_one << fixed.LIKELIHOOD_BITS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +100,8 @@ class Search:
 
     fit: Fit
     starts: tuple[Start, ...]
+    n_finished: int
+    """How many of the starts were not given up."""
     n_agreeing: int
     """Finished starts that ended where the best one did, itself included."""
 
@@ -117,8 +110,7 @@ def search(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> 
     """The best of several starts, which race: after `FIRST_HEAT` EM steps the better half goes on
     for as many steps again, and so on, until one is left or all are done.
     """
-    survey = is_survey(settings, k, rows.shape[1])
-    n_init = number_of_starts(settings, k, rows.shape[1])
+    n_init, n_enough, survey = plan_starts(settings, k, rows.shape[1])
     loose = replace(settings, tol=_LOOSER * settings.tol)
     heat = settings.max_iter if survey else min(FIRST_HEAT, settings.max_iter)
     racing: dict[int, Fit] = {}
@@ -130,57 +122,52 @@ def search(rows: Rows, k: int, settings: Settings, rng: np.random.Generator) -> 
         begun = begin(rows, k, settings, rng, few_seeds=few_seeds)
         fit = converge(rows, evaluate(rows, begun, settings.noise), replace(loose, max_iter=heat))
         if fit.converged:
-            end: _End = (_Place.of(fit, loose.tol),)
-            if survey and not _n_meeting(end, ends):
+            end: _End = (fit,)
+            if survey and not _n_meeting(end, ends, loose.tol):
                 fit = converge(rows, fit, replace(settings, tol=_CLOSER * settings.tol))
-                end = (*end, _Place.of(fit, loose.tol))
+                end = (*end, fit)
             ends[number] = end
-            highest = end if not highest or end[-1].objective > highest[-1].objective else highest
-        racing[number], starts[number] = fit, Start.of(fit)
-        all_agree = len(ends) >= enough(n_init) and _n_meeting(highest, ends) == len(ends)
-        if all_agree and highest[-1].all_differ:
-            break
-    while heat < settings.max_iter:
-        unfinished = [number for number, fit in racing.items() if not fit.converged]
-        if not unfinished:
-            break
-        best_first = sorted(racing, key=lambda number: -racing[number].objective)
+            if not highest or fit.objectives[-1] > highest[-1].objectives[-1]:
+                highest = end
+        racing[number] = fit
+        starts[number] = Start(fit.nats, len(fit.objectives), fit.converged)
+        if len(ends) >= n_enough and _n_meeting(highest, ends, loose.tol) == len(ends):
+            mixture = highest[-1].mixture
+            if mixture.noise is None or len(set(map(bytes, mixture.templates))) == k:
+                break  # equal templates would be a sign of a poor end
+    while heat < settings.max_iter and racing.keys() - ends.keys():
+        best_first = sorted(racing, key=lambda number: -racing[number].objectives[-1])
         racing = {number: racing[number] for number in best_first[: -(-len(racing) // 2)]}
         heat = settings.max_iter if len(racing) == 1 else min(2 * heat, settings.max_iter)
-        for number in racing.keys() & unfinished:
+        for number in racing.keys() - ends.keys():
             racing[number] = fit = converge(rows, racing[number], replace(loose, max_iter=heat))
-            starts[number] = Start.of(fit)
+            starts[number] = Start(fit.nats, len(fit.objectives), fit.converged)
             if fit.converged:
-                ends[number] = (_Place.of(fit, loose.tol),)
+                ends[number] = (fit,)
     best = next(iter(racing))
     for number, fit in racing.items():  # done, or at the largest number of steps
         starts[number] = replace(starts[number], finished=True)
-        ends.setdefault(number, (_Place.of(fit, loose.tol),))
-        best = number if fit.objective > racing[best].objective else best
-    return Search(racing[best], tuple(starts.values()), _n_meeting(ends[best], ends))
+        ends.setdefault(number, (fit,))
+        best = number if fit.objectives[-1] > racing[best].objectives[-1] else best
+    n_agreeing = _n_meeting(ends[best], ends, loose.tol)
+    return Search(racing[best], tuple(starts.values()), len(ends), n_agreeing)
 
 
-def is_survey(settings: Settings, k: int, n_columns: int) -> bool:
-    """Whether there is a probability per cell, for few columns and few cells."""
-    few = n_columns <= SURVEY_COLUMNS and 1 < k <= SURVEY_CELLS // n_columns
-    return settings.noise.model == "cell" and few
+def plan_starts(settings: Settings, k: int, n_columns: int) -> tuple[int, int, bool]:
+    """The largest number of starts, how many that agree end the search, and whether this is a
+    survey: a probability per cell for few columns and few cells.
 
-
-def number_of_starts(settings: Settings, k: int, n_columns: int) -> int:
-    """As many as asked for, or 5; with a probability per cell, 20 for a survey and 3 for many
-    components."""
-    if settings.n_init is not None:
-        return settings.n_init
-    if is_survey(settings, k, n_columns):
-        return SURVEY_STARTS
-    return FEW_STARTS if settings.noise.model == "cell" and k > FEW_COMPONENTS else STARTS
-
-
-def enough(n_init: int) -> int:
-    """The number of finished starts that agree which ends a search: more than half of all starts,
-    and at least three. A user who asks for many starts expects a fit that few reach.
+    There are as many starts as asked for, or 5; with a probability per cell, 20 for a survey and 3
+    for many components. More than half of them have to agree, and at least three: a user who asks
+    for many starts expects a fit that few reach.
     """
-    return max(ENOUGH, n_init // 2 + 1)
+    cell = settings.noise.model == "cell"
+    survey = cell and n_columns <= SURVEY_COLUMNS and 1 < k <= SURVEY_CELLS // n_columns
+    n_init = settings.n_init
+    if n_init is None:
+        few = FEW_STARTS if cell and k > FEW_COMPONENTS else STARTS
+        n_init = SURVEY_STARTS if survey else few
+    return n_init, max(ENOUGH, n_init // 2 + 1), survey
 
 
 def number_of_seeds(settings: Settings, k: int, n_rows: int, *, few: bool = False) -> int:
@@ -245,14 +232,22 @@ def m_step(fit: Fit, noise: Noise) -> tuple[Mixture, Statistics | None]:
     """The best mixture given the responsibilities, and its E step if that needs no pass over the
     rows.
 
-    While every row belongs to one template alone and the templates stay as they are, so do the
-    responsibilities.
+    While every row belongs to one template alone, and the templates stay as they are, so do the
+    responsibilities, if weights and rates change so little that a row that was decided by 22 nats
+    stays decided.
     """
-    before = fit.statistics
-    mixture = noise.maximise(before, fit.mixture)
-    if before.n_undecided == 0 and before.known is None and _nearly_same(mixture, fit.mixture):
-        return mixture, before.rescored(mixture.scores())
-    return mixture, None
+    statistics, before = fit.statistics, fit.mixture
+    mixture = noise.maximise(statistics, before)
+    if statistics.n_undecided or statistics.known is not None:
+        return mixture, None
+    if before.noise is None or mixture.noise is None:  # a probability per cell
+        return mixture, None
+    if not np.array_equal(mixture.means, before.means):
+        return mixture, None
+    weights = _NEARLY * np.abs(mixture.weights - before.weights) <= before.weights
+    rates = _NEARLY * np.abs(mixture.noise - before.noise) <= before.noise
+    stay = np.all(weights) and np.all(rates)
+    return mixture, statistics.rescored(mixture.scores()) if stay else None
 
 
 def converge(rows: Rows, fit: Fit, settings: Settings) -> Fit:
@@ -287,9 +282,9 @@ def _jump(rows: Rows, fit: Fit, path: list[Mixture], noise: Noise) -> tuple[Fit,
     if further is None:
         return fit, True
     jumped = evaluate(rows, further, noise)
-    if jumped.objective <= fit.objective:
+    if jumped.objectives[-1] <= fit.objectives[-1]:
         return fit, True
-    objectives = (*fit.objectives, jumped.objective)
+    objectives = fit.objectives + jumped.objectives
     return replace(jumped, objectives=objectives, history=fit.history + jumped.history), False
 
 
@@ -332,16 +327,6 @@ def _is_close(fit: Fit, tol: float) -> bool:
     return gain <= 0 or (gain * len(fit.objectives) <= limit and falls)
 
 
-def _nearly_same(a: Mixture, b: Mixture) -> bool:
-    """The same templates, and so nearly the same weights and rates that a row that was decided by
-    22 nats stays decided."""
-    if a.noise is None or b.noise is None or not np.array_equal(a.means, b.means):
-        return False
-    weights = _NEARLY * np.abs(a.weights - b.weights) <= b.weights
-    rates = _NEARLY * np.abs(a.noise - b.noise) <= b.noise
-    return bool(np.all(weights) and np.all(rates))
-
-
 def _seeds(rows: Rows, l: int, noise: Noise, rng: np.random.Generator) -> Mixture:
     """l random rows as components of equal weight.
 
@@ -350,8 +335,8 @@ def _seeds(rows: Rows, l: int, noise: Noise, rng: np.random.Generator) -> Mixtur
     """
     n = rows.shape[1]
     words = rows.take(rows.draw(l, rng))
-    drawn = Mixture.of_rows(words, n, seeds.noise_at(seeds.closest_pair(words), n))
-    drawn = replace(drawn, items=noise.items)
+    q0, _ = initial_noise(words, n)
+    drawn = replace(Mixture.of_rows(words, n, q0), items=noise.items)
     if noise.model == "cell":
         everything = Mixture(np.full((1, n), 0.5), np.ones(1), None, noise.items)
         shares = expect(rows, everything).column_shares
@@ -380,56 +365,36 @@ def _halvings(rows: Rows, mixture: Mixture, rng: np.random.Generator) -> int:
     return _MAX_HALVINGS
 
 
-@dataclass(frozen=True, eq=False)
-class _Place:
-    """A fit as far as is needed to see whether another one is at the same place."""
-
-    objective: int
-    close: int
-    """Objectives that differ by no more than this may be the same."""
-    templates: list[bytes] | None
-    """In sorted order; None with a probability per cell."""
-    percent: NDArray[np.int8] | None
-    """The probabilities of the cells in percent."""
-    all_differ: bool = True
-    """Whether no two components have the same template; equal ones are a sign of a poor end."""
-
-    @classmethod
-    def of(cls, fit: Fit, tol: float) -> "_Place":
-        close = int(2 * tol * (fit.statistics.n_rows << fixed.LIKELIHOOD_BITS))
-        if fit.mixture.noise is None:
-            percent = np.rint(100 * fit.mixture.means).astype(np.int8)
-            return cls(fit.objective, close, None, percent)
-        templates = sorted(map(bytes, fit.mixture.templates))
-        return cls(fit.objective, close, templates, None, len(set(templates)) == len(templates))
-
-    def agrees(self, other: "_Place") -> bool:
-        """Whether both have the same objective and the same components in any order: equal
-        templates, or probabilities that differ by no more than one percent."""
-        if abs(self.objective - other.objective) > self.close:
-            return False
-        if self.percent is None or other.percent is None:
-            return self.templates == other.templates
-        free = set(range(len(other.percent)))
-        for percent in self.percent:
-            apart = np.abs(other.percent - percent).max(axis=1)
-            i = int(apart.argmin())
-            if apart[i] > 1 or i not in free:
-                return False
-            free.remove(i)
-        return True
-
-
-_End = tuple[_Place, ...]
+_End = tuple[Fit, ...]
 """Where a start was first compared, and where it went from there, if it did."""
 
 
-def _n_meeting(end: _End, ends: dict[int, _End]) -> int:
+def _n_meeting(end: _End, ends: dict[int, _End], tol: float) -> int:
     """How many of the ends were somewhere at the same place as this one."""
     n_meeting = 0
     for other in ends.values():
         meets = end is other
-        for place, others in itertools.product(end, other):
-            meets = meets or place.agrees(others)
+        for fit, other_fit in itertools.product(end, other):
+            meets = meets or _agree(fit, other_fit, tol)
         n_meeting += meets
     return n_meeting
+
+
+def _agree(fit: Fit, other: Fit, tol: float) -> bool:
+    """Whether both have the same objective, up to 2·`tol`, and the same components in any order:
+    equal templates, or probabilities that differ by no more than one percent."""
+    apart = abs(fit.objectives[-1] - other.objectives[-1])
+    if apart > int(2 * tol * (fit.statistics.n_rows << fixed.LIKELIHOOD_BITS)):
+        return False
+    mixture, others = fit.mixture, other.mixture
+    if mixture.noise is not None:
+        return sorted(map(bytes, mixture.templates)) == sorted(map(bytes, others.templates))
+    percent_of_others = np.rint(100 * others.means).astype(np.int8)
+    free = set(range(others.n_components))
+    for percent in np.rint(100 * mixture.means).astype(np.int8):
+        distances = np.abs(percent_of_others - percent).max(axis=1)
+        i = int(distances.argmin())
+        if distances[i] > 1 or i not in free:
+            return False
+        free.remove(i)
+    return True

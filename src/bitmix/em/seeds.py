@@ -119,7 +119,7 @@ def _of_responsibilities(rows: Rows, values: Any) -> Mixture:
 
 def _mixture(words: Words, n: int, noise: float | None) -> Mixture:
     if noise is None:
-        closest = closest_pair(words)
+        noise, closest = initial_noise(words, n)
         if closest >= n / 2 and len(words) > 1:
             warnings.warn(
                 f"the closest two of {len(words)} seeds differ in {closest:g} of {n} columns, no "
@@ -128,29 +128,23 @@ def _mixture(words: Words, n: int, noise: float | None) -> Mixture:
                 NoStructureWarning,
                 stacklevel=3,
             )
-        noise = noise_at(closest, n)
     return Mixture.of_rows(words, n, noise)
 
 
-def noise_at(distance: float, n: int) -> float:
-    """q0 ≤ ½ with q0(1-q0) = D / 2n, D the distance of the closest two seeds.
+def initial_noise(words: Words, n: int) -> tuple[float, float]:
+    """q0 ≤ ½ with q0(1-q0) = D / 2n, and D, the distance of the closest two seeds.
 
     The paper leaves two cases open. A distance of 0 (or a single seed) counts as half a bit. A
     distance of n/2 or more, where q0 would be ½ and templates could not be distinguished, counts as
     a quarter of a bit less than n/2.
     """
-    p2 = min(max(distance, 0.5), n / 2 - 0.25) / n  # the probability that two rows differ in a bit
-    return p2 / (1 + math.sqrt(1 - 2 * p2))
-
-
-def closest_pair(words: Words) -> float:
-    """The least distance between two of the rows; 0 for a single row."""
-    if len(words) < 2:
-        return 0.0
-    kernels, closest = backend(1e-9 * words.size * len(words)), math.inf
+    kernels = backend(1e-9 * words.size * len(words))
+    furthest = 64 * words.shape[1]
+    closest = furthest if len(words) > 1 else 0
     for first in range(0, len(words), _PAIRED):
         some = words[first : first + _PAIRED]
         apart = kernels.hamming(words[: first + len(some)], some)
         earlier = np.arange(len(apart))[:, None] < first + np.arange(len(some))
-        closest = min(closest, apart.min(initial=64 * words.shape[1], where=earlier))
-    return float(closest)
+        closest = min(closest, int(apart.min(initial=furthest, where=earlier)))
+    p2 = min(max(closest, 0.5), n / 2 - 0.25) / n  # the probability that two rows differ in a bit
+    return p2 / (1 + math.sqrt(1 - 2 * p2)), float(closest)

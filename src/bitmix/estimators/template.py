@@ -239,13 +239,15 @@ class TemplateMixture(
         )
         (m, n), total = rows.shape, int(rows.total_weight)
         k = check_components(self.n_components, max(m, total), n)
-        noise, compare_models = self._noise_to_fit(rows, groups)
-        settings = self._settings(noise, k)
+        settings, compare_models = self._settings(k)
+        if groups or getattr(rows, "codes", None) is not None:
+            items = self._items(rows, groups, settings.noise.model)
+            settings = replace(settings, noise=replace(settings.noise, items=items))
         max_rows, start = self.max_rows_search, None
         if max_rows is not None:
             max_rows = checks.whole(max_rows, "max_rows_search", least=k)
         if self.init is not None:
-            start = replace(initial_mixture(self.init, rows, k), items=noise.items)
+            start = replace(initial_mixture(self.init, rows, k), items=settings.noise.items)
         seed = seed_of(self.random_state)
         with shown() if self.verbose else nullcontext():
             result = self._fit_mixture(
@@ -254,18 +256,19 @@ class TemplateMixture(
             )  # fmt: skip
             fit, found = result.fit, result.found
             if self.background:
-                settings = replace(settings, noise=replace(noise, background=True))
+                settings = replace(settings, noise=replace(settings.noise, background=True))
                 begun = with_background(fit.mixture)
                 fit = converge(rows, evaluate(rows, begun, settings.noise), settings)
         self._set_columns(X, rows)
         self.seed_ = seed
-        noise = replace(noise, model=fit.mixture.noise_model)
+        noise = replace(settings.noise, model=fit.mixture.noise_model)
         self.n_seeds_ = number_of_seeds(replace(settings, noise=noise), k, total)
         self.n_rows_searched_ = result.n_rows_searched
-        scores = result.noise_model_scores
-        self.noise_model_scores_ = {model: vars(score) for model, score in scores.items()}
+        self.noise_model_scores_ = {}
+        for model, score in result.noise_model_scores.items():
+            self.noise_model_scores_[model] = vars(score)
         self.starts_ = tuple(map(vars, found.starts))
-        self.n_starts_ = sum(start.finished for start in found.starts)
+        self.n_starts_ = found.n_finished
         self.n_agreeing_ = found.n_agreeing
         self.objective_, self.converged_ = fit.nats, fit.converged
         self.history_, self.n_iter_ = fit.history, len(fit.history) - 1
@@ -278,37 +281,28 @@ class TemplateMixture(
         self._warn(rows)
         return self
 
-    def _noise_to_fit(self, rows: Rows, groups: list[Any]) -> tuple[Noise, bool]:
-        """The noise model with the items of the rows, and whether models are to be compared first.
-
-        `groups` are the columns of each item, if the user gave them.
+    def _items(self, rows: Rows, groups: list[Any], model: NoiseModel) -> Items | None:
+        """The items of the rows: those whose columns the user gave as `groups`, or those of a table
+        that was read by codes.
         """
-        noise, compare_models = checked_noise(self.noise_model, self.noise, self.prior)
-        if self.background:
-            if noise.model != "cell" and not compare_models:
-                raise InputError(
-                    "background=True needs a probability per cell, got "
-                    f"noise_model={self.noise_model!r}: use noise_model='cell'"
-                )
-            noise, compare_models = replace(noise, model="cell"), False
         codes = getattr(rows, "codes", None)
+        if groups and codes is not None and codes.columns:
+            raise InputError(
+                "items must be names or numbers of columns, as X has other values than 0 and 1"
+            )
+        items = None if codes is None else codes.items
         if groups:
-            if codes is not None and codes.columns:
-                raise InputError(
-                    "items must be names or numbers of columns, as X has other values than 0 and 1"
-                )
-            noise = replace(noise, items=Items.of_groups(groups, rows.shape[1]))
-        elif codes is not None:
-            noise = replace(noise, items=codes.items)
-        if noise.items is not None:
-            if noise.model == "updown":
-                raise InputError(
-                    "noise_model='updown' has a rate for zeros and one for ones, which items with "
-                    "several values do not have: use 'auto', 'shared', 'component', 'feature' or "
-                    "'cell'"
-                )
-            check_items(rows, noise.items)
-        return noise, compare_models
+            items = Items.of_groups(groups, rows.shape[1])
+        if items is None:
+            return None
+        if model == "updown":
+            raise InputError(
+                "noise_model='updown' has a rate for zeros and one for ones, which items with "
+                "several values do not have: use 'auto', 'shared', 'component', 'feature' or "
+                "'cell'"
+            )
+        check_items(rows, items)
+        return items
 
     def tree(self) -> Tree:
         """The components as a tree: always those two are merged whose merging loses the least
@@ -391,31 +385,55 @@ class TemplateMixture(
     def settings_like_fit(self) -> Settings:
         """How to go on with EM on other rows: the fitted noise model, the items, the tolerances."""
         check_is_fitted(self)
-        noise, _ = checked_noise(self.noise_model, self.noise, self.prior)
+        settings, _ = self._settings(len(self.weights_))
         noise = replace(
-            noise, model=self.mixture_.noise_model, items=self.mixture_.items,
+            settings.noise, model=self.mixture_.noise_model, items=self.mixture_.items,
             background=bool(self.background),
         )  # fmt: skip
-        return self._settings(noise, len(self.weights_))
+        return replace(settings, noise=noise)
 
     @classmethod
     def _check_noise(cls, mixture: Mixture) -> None:
         """Any noise model may be in a file."""
 
-    def _settings(self, noise: Noise, k: int) -> Settings:
-        """The settings of a search, from the parameters of the user."""
+    def _settings(self, k: int) -> tuple[Settings, bool]:
+        """The settings of a search, from the parameters of the user, and whether noise models are
+        to be compared first.
+        """
+        prior = checks.not_negative(self.prior, "prior", most=MAX_ROWS)
+        given = () if self.noise is None else _given_rates(self.noise)
+        model: Any = self.noise_model
+        compare_models, model_of_given = False, "updown" if len(given) == 2 else "shared"
+        if model == "auto":
+            compare_models, model = not given, model_of_given
+        elif not isinstance(model, str) or model not in NOISE_MODELS:
+            names = ", ".join(NOISE_MODELS)
+            raise InputError(f"noise_model must be one of auto, {names}, got {model!r}")
+        elif given and model != model_of_given:
+            raise InputError(
+                "noise must be one rate for noise_model='shared' or two for 'updown', got "
+                f"{self.noise!r} for {model!r}: leave it None to have the rates estimated"
+            )
+        if self.background:
+            if model != "cell" and not compare_models:
+                raise InputError(
+                    "background=True needs a probability per cell, got "
+                    f"noise_model={self.noise_model!r}: use noise_model='cell'"
+                )
+            compare_models, model = False, "cell"
         delta, n_seeds, n_init = checks.between(self.delta, "delta", 0, 1), None, self.n_init
         if self.min_weight is not None:
             n_seeds = math.ceil(seeds_needed(checks.weight(self.min_weight, k), delta))
         if n_init is not None:
             n_init = checks.whole(n_init, "n_init", least=1)
-        return Settings(
-            noise=noise,
+        settings = Settings(
+            noise=Noise(model, prior, given),
             n_init=n_init,
             max_iter=checks.whole(self.max_iter, "max_iter", least=1),
             tol=checks.not_negative(self.tol, "tol"),
             n_seeds=n_seeds,
         )
+        return settings, compare_models
 
     def _warn(self, rows: Rows) -> None:
         all_searched = self.init is None and self.n_rows_searched_ == rows.shape[0]
@@ -460,26 +478,6 @@ def with_background(mixture: Mixture) -> Mixture:
     k, w = mixture.n_components, mixture.weights
     means = np.concatenate([mixture.means, (w @ mixture.means)[None].clip(0, 1)])
     return replace(mixture, means=means, weights=np.append(w * k, 1.0) / (k + 1))
-
-
-def checked_noise(noise_model: Any, noise: Any, prior: Any) -> tuple[Noise, bool]:
-    """The noise model to fit, and whether models are to be compared first."""
-    b = checks.not_negative(prior, "prior", most=MAX_ROWS)
-    given = () if noise is None else _given_rates(noise)
-    if noise_model == "auto":
-        if not given:
-            return Noise("shared", b), True
-        return Noise("shared" if len(given) == 1 else "updown", b, given), False
-    if not isinstance(noise_model, str) or noise_model not in NOISE_MODELS:
-        names = ", ".join(NOISE_MODELS)
-        raise InputError(f"noise_model must be one of auto, {names}, got {noise_model!r}")
-    model: NoiseModel = noise_model
-    if given and model != ("shared" if len(given) == 1 else "updown"):
-        raise InputError(
-            f"noise must be one rate for noise_model='shared' or two for 'updown', got {noise!r} "
-            f"for {model!r}: leave it None to have the rates estimated"
-        )
-    return Noise(model, b, given), False
 
 
 def split_items(items: Any) -> tuple[list[Any], list[str | int]]:

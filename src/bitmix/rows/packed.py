@@ -92,7 +92,7 @@ class BitMatrix:
                 f"bits past column {n_columns - 1} must be zero: mask the last word of each row"
             )
         self._words: Words | WordsFile | ListedWords = words
-        self._n_columns = n_columns
+        self.shape: tuple[int, int] = len(words), n_columns
         self.layout = PLAIN
         self.feature_names: tuple[str, ...] | None = None
         self.codes: Codes | None = None
@@ -111,13 +111,13 @@ class BitMatrix:
         Codes say how cells of a table became these bits, if they were not 0 and 1.
         """
         self = cls.__new__(cls)
-        self._words, self._n_columns, self.feature_names = words, n_columns, names
+        self._words, self.shape, self.feature_names = words, (len(words), n_columns), names
         self.layout, self.codes = layout, codes
         return self
 
     def _with(self, words: Words | ListedWords, layout: Layout) -> Self:
         """Rows with the same columns that are laid out in another way."""
-        return self.trusted(words, self._n_columns, self.feature_names, layout, self.codes)
+        return self.trusted(words, self.shape[1], self.feature_names, layout, self.codes)
 
     @classmethod
     def from_dense(cls, X: Any, *, binarize: float | None = None, missing: bool = False) -> Self:
@@ -182,8 +182,8 @@ class BitMatrix:
         """The rows as bytes, eight columns each: the inverse of `from_packed`."""
         if self.layout.missing:
             raise InputError("cells are missing, which packed bytes cannot say: fill them first")
-        bits = self.layout.bits(self.words, self._n_columns)
-        return words_to_octets(bits, self._n_columns, bitorder)
+        bits = self.layout.bits(self.words, self.shape[1])
+        return words_to_octets(bits, self.shape[1], bitorder)
 
     @classmethod
     def _from_bits(cls, X: "BitMatrix", binarize: float | None, missing: bool) -> Self:
@@ -192,8 +192,8 @@ class BitMatrix:
         if X.layout.missing and not missing:
             raise InputError("X has missing cells: fill them first, or use TemplateMixture")
         if binarize is None or 0 <= binarize < 1:
-            return cls.trusted(X._words, X._n_columns, X.feature_names, X.layout, X.codes)
-        words, n = X.words.copy(), X._n_columns  # all known cells are above the threshold, or none
+            return cls.trusted(X._words, X.shape[1], X.feature_names, X.layout, X.codes)
+        words, n = X.words.copy(), X.shape[1]  # all known cells are above the threshold, or none
         known = X.layout.known(words, n)
         ones = all_known(len(words), n) if known is None else known
         X.layout.bits(words, n)[:] = ones if binarize < 0 else 0
@@ -211,7 +211,7 @@ class BitMatrix:
             )
         if not gaps.any():
             return self
-        words, n = self.words, self._n_columns
+        words, n = self.words, self.shape[1]
         known, before = pack(gaps == 0), self.layout.known(words, n)
         known = known if before is None else known & before
         parts = [self.layout.bits(words, n) & known, known]
@@ -251,7 +251,7 @@ class BitMatrix:
         `about` is kept with them: what is to be known of the rows, as JSON can write it.
         """
         with bitfile.writing(
-            path, self._n_columns, self.feature_names, about, self.layout, self.codes
+            path, self.shape[1], self.feature_names, about, self.layout, self.codes
         ) as writer:
             for start, stop in spans(len(self), _ROWS_AT_ONCE):
                 writer.append(self.read_words(start, stop))
@@ -267,10 +267,6 @@ class BitMatrix:
     def file(self) -> WordsFile | None:
         """The file the rows are in, if they are not in memory."""
         return self._words if isinstance(self._words, WordsFile) else None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self._words), self._n_columns
 
     @property
     def nbytes(self) -> int:
@@ -294,7 +290,7 @@ class BitMatrix:
 
     def to_dense(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
         """The bits as an array of 0 and 1: of uint8, or of floats with NaN if cells are missing."""
-        words, n = self.words, self._n_columns
+        words, n = self.words, self.shape[1]
         bits = unpack(self.layout.bits(words, n), n)
         known = self.layout.known(words, n)
         if known is None:
@@ -374,7 +370,7 @@ class BitMatrix:
 
         A missing cell has the value of most rows in its column.
         """
-        words, n = self.subset(indices).words, self._n_columns
+        words, n = self.subset(indices).words, self.shape[1]
         if self.layout == PLAIN:
             return words
         bits, known = self.layout.bits(words, n), self.layout.known(words, n)
@@ -453,15 +449,15 @@ class BitMatrix:
             return self._words.column_counts()
         one = self.layout.weight_one
         counts = self._weight_units if one else np.ones(len(self), dtype=np.int64)
-        bits = np.ascontiguousarray(self.layout.bits(self.words, self._n_columns))
-        return backend(6e-8 * bits.size).column_sums(bits, counts[:, None], self._n_columns)[0]
+        bits = np.ascontiguousarray(self.layout.bits(self.words, self.shape[1]))
+        return backend(6e-8 * bits.size).column_sums(bits, counts[:, None], self.shape[1])[0]
 
     def with_columns(self, columns: NDArray[np.int64]) -> "BitMatrix":
         """These columns alone, in memory."""
         if isinstance(self._words, ListedWords):
             words: Any = self._words.with_columns(columns)
             return self.trusted(words, len(columns), None, self.layout)
-        n, parts = self._n_columns, []
+        n, parts = self.shape[1], []
         for start, stop in spans(len(self), _MIN_BLOCK_ROWS):
             block = self.read_words(start, stop)
             bits, known = self.layout.bits(block, n), self.layout.known(block, n)
@@ -477,7 +473,7 @@ class BitMatrix:
             some: Any = np.ascontiguousarray(words[numbers])
         else:
             some = words.subset(numbers) if isinstance(words, ListedWords) else words.take(numbers)
-        return self.trusted(some, self._n_columns, self.feature_names, self.layout, self.codes)
+        return self.trusted(some, self.shape[1], self.feature_names, self.layout, self.codes)
 
     @cached_property
     def base(self) -> NDArray[np.bool_]:
@@ -485,14 +481,14 @@ class BitMatrix:
         if isinstance(self._words, ListedWords):
             return self._words.events.base
         head = Block(self, 0, min(self.shape[0], BASE_ROWS)).bits
-        ones = unpack(head, self._n_columns).sum(axis=0, dtype=np.int64)
+        ones = unpack(head, self.shape[1]).sum(axis=0, dtype=np.int64)
         base: NDArray[np.bool_] = 2 * ones > len(head)
         return base
 
     @cached_property
     def _majority(self) -> Words:
         """The value of most known cells in each column, rows counted by weight, packed."""
-        n, one = self._n_columns, self.layout.weight_one
+        n, one = self.shape[1], self.layout.weight_one
         counts = self._weight_units if one else np.ones(len(self), dtype=np.int64)
         words: Any = self.words
         ones, known = (
@@ -507,7 +503,7 @@ class BitMatrix:
         if isinstance(self._words, ListedWords):
             return self._words.events
         if isinstance(self._words, np.ndarray):
-            return list_events(self._words, self.layout, self._n_columns, self.base)
+            return list_events(self._words, self.layout, self.shape[1], self.base)
         return None
 
     @cached_property
@@ -517,7 +513,7 @@ class BitMatrix:
             head = Block(self, 0, min(self.shape[0], BASE_ROWS)).bits
             if np.bitwise_count(head ^ pack(self.base[None])).sum() > 2 * head.size:
                 return False  # clearly not, so that lists are not made
-        n_words = len(self) * words_for(self._n_columns)
+        n_words = len(self) * words_for(self.shape[1])
         return self.listed is not None and len(self.listed.cells) < n_words
 
     def fold(
@@ -584,7 +580,7 @@ class BitMatrix:
         Every thread should get work, a block should stay in the second-level cache, unless rows are
         taken `in_chunks` that do, and it should be large enough that handing it out costs little.
         """
-        words = words_for(self._n_columns)
+        words = words_for(self.shape[1])
         least = max(_MIN_BLOCK_ROWS, _BLOCK_WORK // (words * block_cells))
         most = min(_BLOCK_BYTES // (8 * words), _BLOCK_BYTES // (8 * block_cells))
         fair = -(-len(self) // (2 * threads))
