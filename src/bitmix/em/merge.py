@@ -41,25 +41,29 @@ def merge(statistics: Statistics, mixture: Mixture, k: int, prior: float) -> Sta
 def losses_among(statistics: Statistics, mixture: Mixture, prior: float) -> tuple[Floats, Joined]:
     """What merging any two loses, infinite where they are not near, and how to merge two."""
     if mixture.noise is None:
-        p, n_near, (losses_of, join) = mixture.means, _NEAR, _by_likelihood(statistics)
+        n_near, (losses_of, join) = _NEAR, _by_likelihood(statistics)
     else:
-        p, n_near = statistics.means(mixture.means), _NEAR_TEMPLATES
-        losses_of, join = _by_evidence(statistics, mixture, prior)
-    near, near_joined = _by_ward(statistics.mass / (statistics.weight_one << fixed.SHARE_BITS), p)
-    l = len(near)
-    are_near = np.zeros((l, l), dtype=np.bool_)
-    for i in range(l):
-        are_near[i, _nearest(near[i], n_near)] = True
-    firsts, seconds = np.array(np.nonzero(np.triu(are_near | are_near.T)))
-    losses = np.full(near.shape, np.inf)
+        n_near, (losses_of, join) = _NEAR_TEMPLATES, _by_evidence(statistics, mixture, prior)
+    l = len(statistics.mass)
+    are_near = np.ones((l, l), dtype=np.bool_)
+    if l > n_near:
+        p = mixture.means if mixture.noise is None else statistics.means(mixture.means)
+        mass = statistics.mass / (statistics.weight_one << fixed.SHARE_BITS)
+        near, near_joined = _by_ward(mass, p)
+        for i in range(l):
+            are_near[i] = False
+            are_near[i, _nearest(near[i], n_near)] = True
+    firsts, seconds = np.array(np.nonzero(np.triu(are_near | are_near.T, 1)))
+    losses = np.full((l, l), np.inf)
     losses[firsts, seconds] = losses[seconds, firsts] = losses_of(firsts, seconds)
 
     def joined(i: int, j: int) -> Floats:
-        row = near_joined(i, j)
-        near[i], near[:, i] = row, row
-        near[i, i] = near[j] = near[:, j] = np.inf
         join(i, j)
-        row, others = np.full(l, np.inf), _nearest(near[i], n_near)
+        row, others = np.full(l, np.inf), np.delete(np.arange(l), [i, j])
+        if l > n_near:
+            near[i] = near[:, i] = near_joined(i, j)
+            near[i, i] = near[j] = near[:, j] = np.inf
+            others = _nearest(near[i], n_near)
         row[others] = losses_of(np.full(len(others), i), others)
         return row
 
