@@ -73,14 +73,17 @@ def losses_among(statistics: Statistics, mixture: Mixture, prior: float) -> tupl
 def agglomerate(losses: Floats, joined: Joined, k: int) -> NDArray[np.intp]:
     """The group of each component, 0 … k-1, after the cheapest merges; the lowest index wins ties.
 
-    `losses` is symmetric, infinite on the diagonal, and is overwritten.
+    `losses` is symmetric, infinite on the diagonal, and is overwritten. If the nearest component of
+    another one is merged, its least loss is a lower bound until it is the least of all.
     """
     l = len(losses)
     group, gone = np.arange(l), list[int]()
-    nearest = losses.argmin(axis=1)
+    nearest, is_bound = losses.argmin(axis=1), np.zeros(l, dtype=np.bool_)
     least = losses[group, nearest]
     for _ in range(l - k):
-        i = int(least.argmin())
+        while is_bound[i := int(least.argmin())]:
+            nearest[i] = losses[i].argmin()
+            least[i], is_bound[i] = losses[i, nearest[i]], False
         i, j = sorted((i, int(nearest[i])))
         row = joined(i, j)
         row[gone] = row[[i, j]] = np.inf
@@ -88,11 +91,12 @@ def agglomerate(losses: Floats, joined: Joined, k: int) -> NDArray[np.intp]:
         losses[i], losses[:, i] = row, row
         losses[j], losses[:, j] = np.inf, np.inf
         group[group == j] = i
-        near = np.isfinite(row) & (row <= least)  # if equal, i may be the lower index
-        stale = np.flatnonzero((nearest == i) | (nearest == j) | near)
-        stale = np.union1d(stale, [i, j])
-        nearest[stale] = losses[stale].argmin(axis=1)
-        least[stale] = losses[stale, nearest[stale]]
+        ties = (row == least) & (i < nearest) & ~is_bound & np.isfinite(row)
+        closer = (row < least) | ties
+        is_bound |= (nearest == j) | ((nearest == i) & (row > least))
+        nearest[closer], least[closer], is_bound[closer] = i, row[closer], False
+        nearest[i], least[[i, j]] = row.argmin(), (row.min(), np.inf)
+        is_bound[[i, j]] = False
     return np.unique(group, return_inverse=True)[1]
 
 
@@ -154,7 +158,9 @@ def _by_likelihood(
 
 def _nearest(near: Floats, n: int) -> NDArray[np.intp]:
     """The n components that are nearest; the lowest index wins ties."""
-    nearest = np.argsort(near, kind="stable")[:n]
+    limit = np.partition(near, n - 1)[n - 1]
+    nearest = np.flatnonzero(near <= limit)
+    nearest = nearest[np.argsort(near[nearest], kind="stable")[:n]]
     return nearest[np.isfinite(near[nearest])]
 
 
