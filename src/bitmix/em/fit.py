@@ -140,7 +140,7 @@ def _first_fits(rows: Rows, k: int, settings: Settings, seed: int) -> tuple[Sear
     """A short search with one flip rate, and the mixtures that noise models are compared from.
 
     Unless its starts agree, there may be no such templates, as in sparse text: then a start with a
-    probability per cell is another one to compare from.
+    probability per cell, from some of the rows, is another one to compare from.
     """
     few = replace(settings, n_init=min(_FEW_STARTS, settings.n_init or _FEW_STARTS))
     found = search(rows, k, few, stream(seed, "seeds"))
@@ -148,7 +148,10 @@ def _first_fits(rows: Rows, k: int, settings: Settings, seed: int) -> tuple[Sear
     if found.n_agreeing < ENOUGH:
         noise = replace(settings.noise, model="cell")
         cell = replace(settings, n_init=1, max_iter=min(FIRST_HEAT, settings.max_iter), noise=noise)
-        begun.append(search(rows, k, cell, stream(seed, "seeds")).fit.mixture)
+        rng, n_enough = stream(seed, "seeds"), max(MIN_ROWS_SEARCH, 2 * k)
+        if rows.shape[0] > n_enough and not rows.layout.weight_one:
+            rows = rows.subset(rows.draw(n_enough, rng))
+        begun.append(search(rows, k, cell, rng).fit.mixture)
     return found, begun
 
 
