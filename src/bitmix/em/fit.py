@@ -131,7 +131,8 @@ def _widened(mixture: Mixture, columns: NDArray[np.int64], counts: Ints) -> Mixt
     """The mixture of some columns as one of all columns. All components have the same probability
     in each of the others, so that these tell no components apart, whatever it is.
     """
-    shares = np.tile((counts + 0.5) / (counts.max() + 1), (mixture.n_components, 1))
+    of_columns = (counts + 0.5) / (counts.max() + 1)
+    shares = np.repeat(of_columns[:, None], mixture.n_components, axis=1).T  # column by column
     shares[:, columns] = mixture.probabilities
     return Mixture(shares, mixture.weights, None)
 

@@ -526,6 +526,7 @@ class FittedTemplates(Documented, DensityMixin, BaseEstimator, ABC):  # type: ig
         keys = list(zip(-mixture.weights, templates, map(bytes, means), strict=True))
         order = sorted(range(k - background), key=keys.__getitem__)
         order += range(k - background, k)
+        del keys  # they are as large as the means
         self._set_mixture(mixture.reordered(order), means[order])
         return order
 

@@ -276,6 +276,7 @@ class TemplateMixture(
         mixture, tree = fit.mixture, result.tree
         del fit, found, result  # their statistics are large, and no longer needed
         order = self._set_ordered(mixture, means, bool(self.background))
+        del mixture, means
         if tree is not None:
             self.tree_ = tree.renumbered(order)
         self._warn(rows)
