@@ -131,8 +131,7 @@ def _widened(mixture: Mixture, columns: NDArray[np.int64], counts: Ints) -> Mixt
     """The mixture of some columns as one of all columns. All components have the same probability
     in each of the others, so that these tell no components apart, whatever it is.
     """
-    of_columns = (counts + 0.5) / (counts.max() + 1)
-    shares = np.repeat(of_columns[:, None], mixture.n_components, axis=1).T  # column by column
+    shares = np.tile((counts + 0.5) / (counts.max() + 1), (mixture.n_components, 1))
     shares[:, columns] = mixture.probabilities
     return Mixture(shares, mixture.weights, None)
 
@@ -149,9 +148,9 @@ def _first_fits(rows: Rows, k: int, settings: Settings, seed: int) -> tuple[Sear
     if found.n_agreeing < ENOUGH:
         noise = replace(settings.noise, model="cell")
         cell = replace(settings, n_init=1, max_iter=min(FIRST_HEAT, settings.max_iter), noise=noise)
-        rng, n_enough = stream(seed, "seeds"), max(MIN_ROWS_SEARCH, 2 * k)
-        if rows.shape[0] > n_enough and not rows.layout.weight_one:
-            rows = rows.subset(rows.draw(n_enough, rng))
+        rng, n_rows = stream(seed, "seeds"), max(MIN_ROWS_SEARCH, 2 * k)
+        if rows.shape[0] > n_rows and not rows.layout.weight_one:
+            rows = rows.subset(rows.draw(n_rows, rng))
         begun.append(search(rows, k, cell, rng).fit.mixture)
     return found, begun
 
